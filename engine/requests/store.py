@@ -176,7 +176,8 @@ def _pulled(run: RequestRun, where: str) -> Result:
                 raise HeadroomError(f"{store.notice}; the same command goes on from here")
             n_copied, n_bytes = n_copied + 1, n_bytes + len(blob)
     n_both, n_left_out = len(there) - len(missing), len(missing) - n_copied
-    line = f"{n_copied:,} results ({n_bytes / 1e6:,.1f} MB) copied from {folder}, {n_both:,} were here"
+    line = f"{n_copied:,} result{'s' * (n_copied != 1)} ({n_bytes / 1e6:,.1f} MB) copied from {folder}"
+    line += f", {n_both:,} were here"
     line += f", {n_left_out:,} are damaged and left out" if n_left_out else ""
     fields = {"where": str(folder), "copied": n_copied, "bytes": n_bytes, "in_both": n_both, "left_out": n_left_out}
     return Result(n_copied, fields, line)

@@ -6,7 +6,9 @@ import json
 import pytest
 
 from cache import Store
+from engine.records import travels
 from tests.cli.conftest import refused
+from tests.conftest import REPOSITORY
 
 
 def key(number: int, kind: str = "answers") -> str:
@@ -42,8 +44,24 @@ def test_a_box_computes_and_a_laptop_shows(cli, box, tmp_path):
     assert pulled() == {**first, "copied": 0, "bytes": 0, "in_both": 4}
     box.put(key(5), bytes(5))
     code, out, _ = cli("cache", "pull", box.directory, "--cache", laptop.directory)
-    assert code == 0 and out == f"1 results (0.0 MB) copied from {box.directory}, 4 were here\n"
+    assert code == 0 and out == f"1 result (0.0 MB) copied from {box.directory}, 4 were here\n"
     laptop.close()
+
+
+def test_only_results_travel():
+    digest = key(0).rpartition("/")[2]
+    assert travels(key(0)) and travels(f"2/head on probe/{digest}")
+    for other in ("views/saved", "passages", f"passage/{digest}", f"file-digest/{digest}", f"3/rates/{digest}",
+                  f"3/cost/{digest}", f"3/speed/{digest}", f"x{key(0)}", f"{key(0)}0"):  # fmt: skip
+        assert not travels(other), other
+
+
+def test_the_kinds_that_stay_are_those_that_the_engine_overwrites_or_times():
+    """Were one renamed, how fast a machine is would be told to all the others."""
+    files = {"rates": "timing/observed_timings.py", "cost": "accuracy/costs.py", "speed": "accuracy/costs.py",
+             "tuning": "kernels/kernel_choice.py"}  # fmt: skip
+    for kind, file in files.items():
+        assert f'canonical_key("{kind}"' in (REPOSITORY / "engine" / file).read_text()
 
 
 def test_a_damaged_result_is_left_out(cli, box, tmp_path):
@@ -56,8 +74,6 @@ def test_a_damaged_result_is_left_out(cli, box, tmp_path):
 
 def test_a_store_that_cannot_be_written_ends_it_in_one_line(cli, box, tmp_path, monkeypatch):
     monkeypatch.setattr(Store, "put", lambda self, key, blob: False)
-    monkeypatch.setattr(Store, "notice", "results are kept in memory: no space left")
-    monkeypatch.setattr("engine.requests.store.Store.notice", None, raising=False)
     code, out, lines = cli("cache", "pull", box.directory, "--cache", tmp_path / "laptop")
     assert code == 1 and out == "" and "the same command goes on from here" in lines[0]
 

@@ -408,12 +408,12 @@ def listening(processes):
 
 
 @with_ray
-@pytest.mark.slow("starts Ray, and two workers that import torch")
+@pytest.mark.slow("starts Ray, and a worker that imports torch")
 def test_ctrl_c_ends_the_own_cluster_which_listens_to_this_computer_alone(place, tiny_opt, tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment["HOME"] = str(tmp_path)
     folders = {*Path("/tmp").glob("headroom-ray-*")}
-    arguments = [*command(place, tiny_opt, tmp_path / "many.csv"), "--ray", "--workers", "2", "--cpus", "0.5"]
+    arguments = [*command(place, tiny_opt, tmp_path / "many.csv"), "--ray", "--workers", "1", "--cpus", "0.5"]
     with driving(arguments, tmp_path / "driver", environment) as process:
         until(lambda: counts(tmp_path / "driver" / "store"), process)
         started = below(process)
