@@ -145,6 +145,7 @@ class Request:
             with opened(self) as own, ProgressBar() as bar:
                 return self.run(own, report or bar)
         self.check_outputs()
+        session.failures.clear()  # of an earlier run: they are tried again
         with _workers_of(self) as workers:
             result = self._noted(RequestRun(session, report or silent, workers))
         write_files(result.files)

@@ -211,8 +211,11 @@ def test_what_a_worker_cannot_measure_is_told_once_and_the_others_go_on(place, t
     real = importance._measured
     monkeypatch.setattr(importance, "_measured", fails)
     found = on_ray(small_sweep(place, tiny_opt, tmp_path), tmp_path / "many", Ray())
+    monkeypatch.setattr(importance, "_measured", real)
     assert [*found.fields["not_measured"].values()] == ["its numbers are odd"] and found.text.count("are odd") == 1
     assert len([row for row in found.fields["rows"] if row["task"].endswith("b.jsonl")]) == 2
+    again = on_ray(small_sweep(place, tiny_opt, tmp_path), tmp_path / "many", Ray())
+    assert len(again.fields["rows"]) == 4 and not again.fields["not_measured"]
 
 
 def test_a_machine_that_would_give_other_numbers_says_so(place, tiny_opt, tmp_path, on_ray, monkeypatch):
