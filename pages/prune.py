@@ -41,8 +41,7 @@ parts.draw_levels(screen)
 screen.whole = False  # the next run is one of the sliders' fragment
 shown = screen.shown
 assert shown is not None
-if (says := finding(shown, setup)) and not presenting():
-    draw_headline("prune", says)
+draw_headline("prune", "" if presenting() else finding(shown, setup))
 live(["importance"], partial(parts.draw_importance, shown), screen.since_s)
 second = None
 if shown.compared is not None:

@@ -16,6 +16,7 @@ from pages.ui.page.streamlit_internals import PAGE_STYLE, SLIDE_STYLE
 
 APP = "Headroom"
 HEADING = "heading"  # in the session: where it is drawn
+HEADLINE = "headline of "  # in the session, with the file of a screen: the finding in its heading
 KEYS = {"continuation": "continue", "in_context": "incontext"}  # of controls not named after the file
 CSS = f"<style>{Path(__file__).with_suffix('.css').read_text(encoding='utf-8')}</style>"  # of the heading
 
@@ -155,21 +156,29 @@ def screen_of(page: st.Page) -> Screen:
 
 
 def draw_heading(page: st.Page, named: str) -> None:
-    """Draws, first on every screen, its title, purpose and what to try; the browser's tab is named after it. A slide
-    that is `named` has this name as its title instead."""
+    """Draws, first on every screen, its title, purpose or the last finding, and what to try; the browser's tab is named
+    after it. A slide that is `named` has this name as its title instead."""
     screen = screen_of(page)
     st.session_state[HEADING] = place = st.empty()
     st.set_page_config(page_title=f"{named or screen.title} · {APP}")
-    mask = f"{KEYS.get(screen.file, screen.file)}_mask"
-    is_by_name = bool(st.session_state.get(mask, st.query_params.get(mask)))
-    action = screen.action_by_name if screen.action_by_name and is_by_name else screen.action
-    _draw_heading(place, named or screen.title, screen.purpose, action, "heading named" if named else "heading")
+    line = st.session_state.get(HEADLINE + screen.file) or screen.purpose
+    _draw_heading(place, named or screen.title, line, _action(screen), "heading named" if named else "heading")
 
 
 def draw_headline(file: str, finding: str) -> None:
-    """Draws a finding in place of the purpose of the screen in this file, which is open."""
+    """Draws a finding in place of the purpose of the screen in this file, which is open; the purpose if it is ""."""
+    if st.session_state.get(HEADLINE + file, "") == finding:
+        return
+    st.session_state[HEADLINE + file] = finding
     [screen] = [each for screens in STORY.values() for each in screens if each.file == file]
-    _draw_heading(st.session_state[HEADING], screen.title, finding, screen.action)
+    _draw_heading(st.session_state[HEADING], screen.title, finding or screen.purpose, _action(screen))
+
+
+def _action(screen: Screen) -> str:
+    """Returns one thing to try: another one while a mask prunes as well, if the screen has one."""
+    mask = f"{KEYS.get(screen.file, screen.file)}_mask"
+    is_by_name = bool(st.session_state.get(mask, st.query_params.get(mask)))
+    return screen.action_by_name if screen.action_by_name and is_by_name else screen.action
 
 
 def _draw_heading(place: Any, title: str, line: str, action: str, look: str = "heading") -> None:
