@@ -28,7 +28,7 @@ from engine.placement.needs import load_needs
 from engine.questions.requests import Questions
 
 TURN_S = 1.0  # between reports
-LOOK_SHARE = 0.2  # of the time, for reading what is missing while workers are busy
+LOOK_SHARE = 0.3  # of the time, for reading what is missing while workers are busy
 RESTARTS = 10  # of a worker
 LOSSES = 3  # workers that a task may end with
 CODE = Path(__file__).resolve().parents[2]  # where `engine` lies
@@ -175,6 +175,7 @@ class Remaining:
         self._measurement, self._session = measurement, session
         self.n_done, self._is_news, self._began_s = 0, False, 0.0
         self.look(())
+        self._look_at_s = 0.0  # the first may have rendered questions, which the next one does not
 
     def is_due(self, is_idle: bool) -> bool:
         """Whether to look for what has become possible since."""
