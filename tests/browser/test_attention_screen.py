@@ -130,15 +130,6 @@ def test_the_map_can_show_what_each_head_raised(screen):
     assert cell.get_attribute("title") == f"{listed[0]}: {listed[1]} nats"
 
 
-def test_each_column_of_small_cells_has_its_number(page, screen):
-    page.set_viewport_size({"width": 1280, "height": 480})
-    screen()
-    assert page.locator(".map button").first.bounding_box()["width"] < 24
-    across = page.locator(".map .across").all()[1:]
-    assert [each.inner_text() for each in across] == [*"012345"]
-    assert all(each.evaluate("label => label.scrollWidth <= label.clientWidth") for each in across)
-
-
 def test_harmful_text_is_shown_as_text(page, screen):
     screen()
     page.get_by_role("button", name="Your own text").click()
@@ -152,10 +143,3 @@ def test_harmful_text_is_shown_as_text(page, screen):
     for place in range(0, 30, 3):
         tokens(page).nth(place).hover()
     assert page.title() != "harmed" and page.locator(".readout h4").count() == 3
-
-
-def test_a_slide_has_no_switches_and_no_hints(screen):
-    page = screen("&present=1")
-    for part in (".switch", ".hint", ".how"):
-        assert page.locator(part).count() and not any(each.is_visible() for each in page.locator(part).all())
-    assert page.locator(".map").is_visible() and page.locator(".readout h4").first.is_visible()

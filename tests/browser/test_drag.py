@@ -355,13 +355,3 @@ def test_what_other_code_sets_reaches_the_slider(page, address):
     await_mark(page, "losses", heads=n_at(OPENS_AT))
     expect(heads).to_have_value(str(OPENS_AT))
     expect(page).not_to_have_url(re.compile("passage_heads"))  # as it opens
-
-
-def test_the_help_can_be_read(page, address):
-    page.goto(f"{address}/{ALONE}")
-    settled_figure(page, questions=32)  # nothing moves any more
-    help = page.get_by_role("tooltip").first
-    expect(help).not_to_be_visible()
-    page.get_by_role("button", name=f"About: {HEADS}").hover()
-    expect(help).to_be_visible()
-    assert help.inner_text().startswith("A pruned head gives 0")

@@ -112,18 +112,6 @@ def test_hover_click_and_keys(page, address):
     expect(readout).to_contain_text("Token 1 of ")
 
 
-def test_likeliest_tokens_line_up_and_numbered_places_are_explained(page, address):
-    open_passage(page, address)
-    await_mark(page, "losses", "measured", heads=n_at(OPENS_AT))
-    tops = page.locator(".readout .two .row").evaluate_all("rows => rows.map(row => row.getBoundingClientRect().top)")
-    assert len(tops) == 10 and tops[:5] == tops[5:], "A and B side by side, though the name of B takes more lines"
-    places, below = page.locator(".text sup"), page.locator(".landmarks button").all_inner_texts()
-    assert [" ".join(sup.get_attribute("title").split()) for sup in places.all()] == [
-        " ".join(b.split()) for b in below
-    ]
-    expect(page.locator(".legend .places")).to_be_visible()
-
-
 def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
     open_passage(page, address)
     await_mark(page, "losses", heads=n_at(OPENS_AT))
@@ -222,15 +210,3 @@ def test_a_text_loaded_and_remembered_is_in_the_address(page, address, another_t
     tab = another_tab(page.url)
     expect(tab.locator(".text")).to_have_attribute("aria-label", re.compile("^My harbour"), timeout=WAIT_MS)
     expect(tab.locator(".text")).to_have_text(words)
-
-
-def test_a_slide_has_no_hints_and_shows_the_numbers_of_a_locked_token(page, address):
-    page.goto(f"{address}/passage?precision=fp32&present=1")
-    ready(page)
-    expect(page.locator(".readout")).not_to_be_visible()
-    marked = page.locator(".text .shown b")
-    assert marked.count() == 1
-    assert marked.evaluate("each => getComputedStyle(each).outlineStyle") == "none", "its numbers are not there"
-    page.goto(f"{address}/passage?precision=fp32&present=1&passage_token=41")
-    ready(page)
-    expect(page.locator(".readout h4")).to_be_visible()

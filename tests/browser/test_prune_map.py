@@ -61,18 +61,3 @@ def test_every_screen_says_in_its_address_what_is_pruned(page, address):
     page.get_by_role("link", name="Prune", exact=True).click()
     settled_figure(page, heads=0, ffns=0)
     assert "prune_mask" not in page.url and "prune_heads" not in page.url
-
-
-def test_the_number_of_an_ffn_stands_beside_its_bar(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_shots=1")
-    numbers = page.locator(".bars span", has_text=" %")
-    expect(numbers).to_have_count(SHAPE.n_layers)
-    drawn = page.locator(".bars button").evaluate_all(
-        """cells => cells.map(cell => {
-            const [bar, number] = cell.children, of = node => node.getBoundingClientRect()
-            return [of(bar).width, of(bar).right, of(number).left, of(number).right, of(cell).right]
-        })"""
-    )
-    assert max(width for width, *_ in drawn) > 50, "the longest bar is to be seen"
-    for _, bar_ends, number_begins, number_ends, cell_ends in drawn:
-        assert bar_ends <= number_begins and number_ends <= cell_ends

@@ -142,17 +142,6 @@ def test_the_head_to_begin_with_is_by_prefix_matching_or_by_what_it_does_to_the_
     assert tables.default_heads(twice, None, "") == [(0, 1)], "which copies, although another adds more"
 
 
-def test_the_screen_opens_with_whether_its_head_is_an_induction_head(open_screen):
-    def finding(at):
-        return [each.value for each in at.main.markdown if "prefix matching" in each.value]
-
-    [said] = finding(open_screen(model="demo"))
-    assert "attention to what followed an earlier copy (induction" in said
-    [said] = finding(open_screen(model="demo", attention_heads="L0H0"))
-    assert said.startswith("**L0H0**: prefix matching")
-    assert finding(open_screen(model="demo", attention_heads="L0H0", present="1")) == [said], "a slide says the same"
-
-
 def test_heads_are_said_to_be_induction_heads_only_if_all_are():
     mean = {"prefix_matching": np.array([[0.9, 0.1]]), "copying": np.array([[0.9, 0.1]])}
     found = InductionScores(mean, {name: each / 100 for name, each in mean.items()}, dict.fromkeys(mean, 10))
@@ -226,21 +215,6 @@ def test_the_lens_of_a_pruned_model_is_next_to_that_of_the_full_one(open_screen,
     written = pd.read_csv(tmp_path / "lens.csv")
     shown = written[written["index"].isin(pruned["index"])]
     np.testing.assert_allclose(pruned["next_p"], shown["next_p"], rtol=1e-5)
-
-
-def test_pruning_a_head_changes_what_later_heads_look_at(open_screen):
-    whole = open_screen(attention_heads="L1H0", attention_text="Pattern labels")
-    pruned = open_screen(attention_heads="L1H0", attention_text="Pattern labels", attention_mask="L0H*")
-    n = len(unpacked(packets(whole)[0])[0]["pieces"])
-    patterns = [table_of(packets(at)[1], "attention", n) for at in (whole, pruned)]
-    assert np.abs(patterns[0] - patterns[1]).max() > 0.01
-    assert unpacked(packets(pruned)[0])[0]["pruned"] == [f"L0H{head}" for head in range(4)]
-
-
-def test_pruned_heads_are_named():
-    mask = parse_mask("L0H1 L1H0", SHAPE)
-    assert tables.pruned_in_words([(0, 0)], mask) == ""
-    assert tables.pruned_in_words([(0, 0), (1, 0)], mask) == "Pruned, so that it adds nothing: **L1H0**."
 
 
 def test_the_head_that_opens_stays_when_it_is_pruned(open_screen):

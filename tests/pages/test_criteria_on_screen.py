@@ -5,7 +5,6 @@ import pytest
 
 from engine.importance.rankings import CRITERIA
 from engine.studies.compare import RANDOM, ComparedCriteria, Comparing, Curve, areas
-from pages.ui.figures.colours import PLACES
 from pages.ui.page import runtime
 from pages.ui.sweeps import criteria_charts, criteria_tables
 from tests.conftest import some_of
@@ -35,13 +34,6 @@ def test_lines_and_band_are_the_accuracies(found):
     each = np.array([curve.acc for curve in found.random])
     np.testing.assert_allclose(band[["acc", "low", "high"]], np.array([each.mean(0), each.min(0), each.max(0)]).T)
     assert set(frame[frame["line"] == "chance"]["acc"]) == {0.25}
-
-
-def test_every_line_has_a_colour_and_dashes_of_its_own():
-    looks = [(at % len(PLACES), tuple(dash)) for at, dash in enumerate(criteria_charts.DASHES)]
-    assert len(set(looks)) == len(looks) == len(criteria_charts.ORDER)
-    assert {criteria_tables.label(name) for name in CRITERIA} < {*criteria_charts.ORDER}
-    assert [criteria_charts.ORDER.index(name) for name in (RANDOM, "chance")] == [6, 7]
 
 
 def test_tables_say_what_the_areas_say(found):

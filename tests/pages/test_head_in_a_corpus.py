@@ -82,12 +82,7 @@ def test_a_third_score_is_the_color():
 
 @pytest.mark.parametrize(
     ("top", "says"),
-    [
-        ((0.3, 0.2, 0.4), "the model **needs it more where it fires**."),
-        ((-0.3, -0.4, -0.2), "the model **predicts these better without it**."),
-        ((0.02, 0.01, 0.03), "the model **needs it less there**."),
-        ((0.1, 0.0, 0.2), "no clear difference."),
-    ],
+    [((0.3, 0.2, 0.4), "the model **needs it more where it fires**."), ((0.1, 0.0, 0.2), "no clear difference.")],
 )
 def test_the_loss_without_a_head_has_a_verdict_only_if_intervals_are_apart(top, says):
     said = corpus_tables.loss_in_words(LossWithout(Change(*top), Change(0.1, 0.05, 0.15), 24), "L1H2")

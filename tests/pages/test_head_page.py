@@ -22,9 +22,8 @@ from engine.models.masks import parse_mask
 from engine.shapes import ModelShape
 from engine.studies.one_head import LOOKING, READ, TITLES, built_in, texts_to_read
 from engine.studies.portrait import Portrait
-from engine.texts.incontext import MeanOverTexts
 from engine.texts.tokenloss import token_losses
-from pages.ui.head import asking, by_weights, charts, idealised, measuring, tables
+from pages.ui.head import asking, charts, idealised, measuring, tables
 from pages.ui.head.asking import neighbour
 from pages.ui.head.measuring import Known
 from pages.ui.head.portrait import looks_in_text, mark_kind
@@ -193,7 +192,6 @@ def test_the_parts_of_the_page_are_in_the_address(open_screen, nothing_ahead):
     [
         ({"prefix_matching": 0.87}, "Prefix matching", "0.87"),
         ({"previous_token": 0.9, "prefix_matching": 0.1}, "Previous token", "0.90"),
-        ({"prefix_matching": 0.1}, "Prefix matching", "0.10"),
     ],
 )
 def test_the_large_figure_is_the_score_that_names_the_kind_of_head(scores, title, value):
@@ -268,29 +266,11 @@ def test_orange_marks_where_heads_of_its_kind_look_and_only_if_it_does():
 @pytest.mark.parametrize(
     "times, words",
     [((4.0, 2.5), "By weights, its keys read from **L0H0** (4.0 times random), then **L0H1** (2.5 times random)."),
-     ((4.0, 1.1), "By weights, its keys read from **L0H0** (4.0 times random)."),
      ((1.1, 1.0), "By weights, no head feeds it clearly more than random heads would: at most 1.1 times as much.")],
 )  # fmt: skip
 def test_a_head_that_feeds_it_is_named_only_if_it_stands_out(times, words):
     frame = pd.DataFrame({"head": ["L0H0", "L0H1"], "times_random": times})
     assert tables.feeders_in_words(frame) == words
-
-
-def test_the_in_context_gain_says_its_text_its_direction_and_signs():
-    score, change = MeanOverTexts(-1.78, -2.79, -0.77, 6), MeanOverTexts(0.78, 0.15, 1.40, 6)
-    words = "“Five log books”: +1.78 with it, +1.00 without: **0.78 nats lost** (95% interval of the loss +0.15 to"
-    assert tables.context_in_words((score, change)).startswith(words)
-    for each, words in (
-        (change, ("In-context gain lost without it", "0.78 nats", "95%: 0.15 to 1.40")),
-        (
-            MeanOverTexts(-0.2, -0.6, 0.1, 6),
-            ("In-context gain added without it", "0.20 nats", "95%: −0.10 to 0.60, may be chance"),
-        ),
-    ):
-        [figure] = tables.figures_of(Portrait(SHAPE, (2, 1), context=(score, each)))
-        assert (figure.title, figure.value, figure.note) == words
-        assert figure.is_chance == words[2].endswith("may be chance")
-    assert figure.about.endswith("gain 1.78 nats; without it, 1.98.")
 
 
 def test_only_parts_that_the_work_measures_are_under_way(monkeypatch):
@@ -310,12 +290,6 @@ def test_the_patterns_of_the_demo_model_begin_whatever_the_forecast(is_demo, sec
     work = SimpleNamespace(key="L1H2")
     known = SimpleNamespace(missing=parts, takes_s=lambda names: 480.0, target=target, work=work, is_read=True)
     assert measuring.cheap(known) == begun  # pyright: ignore[reportArgumentType]
-
-
-def test_the_tokens_raised_by_weights_are_counted():
-    assert by_weights.in_words(SimpleNamespace(token_ids=range(60), copied=0.0)).startswith(
-        "By weights alone, **none of the 60"
-    )
 
 
 @pytest.mark.parametrize("effect, words", [(-0.3, "0.30 nats better"), (0.0, "no change in nats")])

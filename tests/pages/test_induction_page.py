@@ -3,7 +3,6 @@
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from engine.accuracy.evaluation import accuracy, evaluation
@@ -143,10 +142,8 @@ def test_the_effect_in_words():
         "Without these 2, accuracy on demo_copy (5 shots) falls from 95% to **34%**; without as many others at random, "
         "it is 90 to 94%."
     )
-    assert ablation.effect_in_words(Removal((1,), removed=none, draws=draws[:1]), task) == (
-        "Without it, accuracy on demo_copy (5 shots) is 94%, not clearly less than 95% (p = 1.000); without as many "
-        "others at random, it is 94%."
-    )
+    words = ablation.effect_in_words(Removal((1,), removed=none, draws=draws[:1]), task)
+    assert "is 94%, not clearly less than 95% (p = 1.000)" in words
 
 
 def test_the_first_task_needs_its_examples_and_suits_the_model():
@@ -270,20 +267,6 @@ def test_the_corner_is_drawn_for_induction_heads_alone():
     assert charts.induction_scatter(none, CORNER).datasets["corner"] == [], "no corner without such heads"
 
 
-def test_names_on_the_scatter_plot_cover_no_dot_and_no_other_name():
-    matching, copying = [0.9, 0.6, 0.61, 0.4, 0.4, 0.1, 0.1, 0.1], [0.5, 0.2, 0.4, 0.3, 0.301, 0, 0, 0]
-    frame = pd.DataFrame({"prefix_matching": matching, "copying_share": copying, "selected": False})
-    frame["in_corner"] = frame["prefix_matching"] >= INDUCTION_FROM
-    places = charts.name_places(frame, 0.5)
-    assert places["name_y"].notna().tolist() == [*[True] * 5, *[False] * 3], "others are not named"
-    assert places["name_left"].tolist()[:5] == [True, False, False, False, True], "one on each side of one place"
-    crowded = frame.assign(prefix_matching=[0.9, 0.6, 0.61, 0.4, 0.4, 0.4, 0.4, 0.1], in_corner=True)
-    crowded["copying_share"] = [0.5, 0.2, 0.4, 0.3, 0.301, 0.302, 0.303, 0]
-    assert charts.name_places(crowded, 0.5)["name_y"].isna().tolist() == [*[False] * 5, True, True, False]
-    chosen = charts.name_places(crowded.assign(selected=[False] * 6 + [True, False]), 0.5)
-    assert chosen["name_y"][6] == 0.303, "a selected head always has its name"
-
-
 def test_induction_heads_that_copy_hardly_more_than_chance_are_counted():
     found = scores()
     found.mean["prefix_matching"][:] = 0.5
@@ -294,40 +277,8 @@ def test_induction_heads_that_copy_hardly_more_than_chance_are_counted():
     assert tables.finding(frame) == (
         "**2 of 8 heads are clear induction heads**: L0H1, L0H2; in 1 more, copying is hardly above chance."
     )
-    assert tables.finding_help(frame).endswith("(L0H1, L0H2). Hardly more than chance: L0H0.")
-    unclear = frame.assign(hardly_copies=frame["in_corner"])
-    assert tables.finding(unclear).startswith("**None of 8 heads is a clear induction head** (")
     clear = frame.assign(hardly_copies=False)
     assert tables.finding(clear) == "**3 of 8 heads are induction heads**: L0H0, L0H1, L0H2."
-    assert "Hardly" not in tables.finding_help(clear) and tables.finding_help(clear).endswith(": L0H0, L0H1, L0H2.")
-
-
-def test_a_long_list_of_induction_heads_says_how_many_are_left_out():
-    names = [f"L{layer}H0" for layer in range(11)]
-    frame = pd.DataFrame({"name": names, "in_corner": True, "hardly_copies": [True] + [False] * 10})
-    said = tables.finding(frame)
-    assert said.startswith("**10 of 11 heads are clear induction heads**: L1H0, L2H0, ") and "L8H0 and 2 more;" in said
-    assert "L9H0, L10H0" in tables.finding_help(frame), "the help has the whole list"
-
-
-def test_each_kind_of_line_of_what_is_left_has_its_name_at_a_point_of_its_own():
-    found = scores(signed=False).mean["copying"]
-    for orders, kinds in (({}, {"random"}), ({"a": np.arange(8), "b": random_order(8, 5)}, {*charts.KINDS})):
-        aggregate = random_order(8, 3) if orders else None
-        lines = tables.retained_lines(found, orders, "a", aggregate)
-        named = charts.line_names(lines).set_index("kind")
-        assert {*named.index} == kinds and not named.duplicated(["level", "left"]).any()
-        drawn = to_svg(charts.retained_chart(lines, "copying"), "left").decode()
-        assert all(f">{name}<" in drawn for name in named["name"])
-        for kind, row in named.iterrows():
-            on_line = lines[(lines["kind"] == kind) & (lines["level"] == row["level"])]["left"]
-            assert (on_line == row["left"]).any(), "a name stands at its line"
-
-
-def test_the_finding_names_the_induction_heads():
-    frame = tables.head_scores(SHAPE, scores(), [])
-    inside = frame.assign(in_corner=frame["name"].isin(["L0H1", "L1H3"]))
-    assert tables.finding(inside) == "**2 of 8 heads are induction heads**: L0H1, L1H3."
     assert tables.finding(frame.assign(in_corner=False)).startswith("**None of 8 heads is an induction head**")
 
 
@@ -357,9 +308,8 @@ def test_overlap_rows_are_spearman_and_a_count():
     assert rows.loc["opposite", "prefix_matching_srcc"] == pytest.approx(-1) and rows.loc["opposite", "kept"] == 0
 
 
-@pytest.mark.parametrize("signed", [True, False])
-def test_charts_are_valid_and_become_files(signed):
-    frame = tables.head_scores(SHAPE, scores(signed), ["L0H0"])
+def test_charts_are_valid_and_become_files():
+    frame = tables.head_scores(SHAPE, scores(), ["L0H0"])
     made = [charts.score_map(frame, name, is_large) for name in SCORES for is_large in (False, True)]
     made += [charts.induction_scatter(frame, CORNER), charts.example_pattern()]  # fmt: skip
     for chart in made:

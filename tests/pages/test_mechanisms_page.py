@@ -43,10 +43,13 @@ def test_kinds_are_measured_at_a_click_and_drawn_as_the_command_writes_them(open
     assert opened == [("prune", " ".join(sorted(pruned.split())))]
 
 
-def test_without_a_task_the_screen_says_so(open_screen):
+def test_without_a_task_or_a_kind_the_screen_says_so(open_screen):
     at = open_screen()
     at.multiselect(key="mechanisms_tasks").set_value([]).run()
     assert [line.value for line in at.info] == ["Choose at least one task."]
+    at.multiselect(key="mechanisms_tasks").set_value(["demo_copy"]).run()
+    at.multiselect(key="mechanisms_kinds").set_value([]).run()
+    assert [line.value for line in at.info] == ["Choose at least one kind."]
 
 
 def test_rows_are_sorted_by_what_is_lost_with_random_sets_last():
@@ -126,12 +129,6 @@ def test_the_best_heads_are_listed_and_awaited_kinds_have_a_row():
     found = Mechanisms(MechanismSettings(("task",), kinds=("induction", "retrieval", "concept")), scores)
     shown = tables.shown_kinds(tables.kind_rows(found, shape), ["concept"])
     assert shown["heads"].tolist() == ["L0H0, L1H0, L1H1, L0H1"] * 2 + ["…"]
-
-
-def test_without_a_kind_the_screen_says_so(open_screen):
-    at = open_screen()
-    at.multiselect(key="mechanisms_kinds").set_value([]).run()
-    assert [line.value for line in at.info] == ["Choose at least one kind."]
 
 
 def test_fewer_heads_and_labels_are_settings_and_part_of_the_command(open_screen):

@@ -4,7 +4,6 @@ import re
 import shlex
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,15 +13,11 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.texts import passages as kept
 from engine.texts.tokenloss import TokenLosses, token_losses
-from pages.ui.controls import sidebar
 from pages.ui.figures.token_text import component_data
-from pages.ui.page import runtime, screens
-from pages.ui.passage import charts, tables
-from tests.conftest import make_tiny_opt
+from pages.ui.page import runtime
+from pages.ui.passage import tables
 from tests.embedded import heads_at
 from tests.pages.conftest import (
-    WAIT_S,
-    button,
     components,
     labels,
     press,
@@ -105,18 +100,6 @@ def test_a_moved_slider_gives_b_and_the_command_and_the_program_agree(
     assert other["loss"] != data["loss"] and other["text_key"] == data["text_key"], "other numbers, the same text"
 
 
-def test_a_repeated_question_needs_no_model(open_screen):
-    open_screen(passage_mask="L0H1 F1")
-    runtime.jobs().close(WAIT_S)
-    runtime.store().close()
-    import streamlit as st
-
-    st.cache_resource.clear()  # as after a restart
-    again = open_screen(passage_mask="L0H1 F1")
-    assert "Without 1 of 8 heads and 1 of 2 FFNs," in finding(again)
-    assert runtime.session().models.loaded is None and runtime.jobs().snapshot("passage B") is None
-
-
 @pytest.mark.parametrize(
     "parameters, expected",
     [
@@ -133,14 +116,6 @@ def test_what_a_is(open_screen, capsys, monkeypatch, tmp_path, parameters, expec
     assert f"A **{result['loss_full_nats']:.3f}**, of B **{result['loss_masked_nats']:.3f}**" in summary(at)
     assert "without them" not in summary(at)
     assert finding(at).startswith("**From A to B, "), "A and B differ in more than what B lacks"
-
-
-def test_another_model_with_the_same_tokenizer_and_one_with_another(open_screen, tmp_path, tiny_opt):
-    (tmp_path / "twin").mkdir()
-    twin = make_tiny_opt(tmp_path / "twin", seed=1)
-    at = open_screen(against=str(twin))
-    data = shown(at)
-    assert data["view"] == "B − A" and data["loss"]["a"] != data["loss"]["b"]
 
 
 def test_a_model_with_another_tokenizer_leaves_the_view_of_the_first_alone(open_screen):
@@ -234,19 +209,6 @@ def test_a_pasted_text_is_measured_remembered_and_forgotten(open_screen):
     assert not gone.error, "said once"
 
 
-def test_until_the_new_text_is_there_a_line_names_it_and_the_one_before_is_dimmed(open_screen, monkeypatch):
-    at = open_screen()
-    assert shown(at) and not any(each.value.startswith("Measuring") for each in at.caption)
-    with monkeypatch.context() as patched:
-        patched.setattr(sidebar, "wait_for_model", lambda *_: runtime.end_run())  # a run that has come so far
-        at.text_area(key="passage_text_pasted").set_value("A boat.")
-        button(at, "Use the pasted text").click().run()
-    assert "Measuring “Pasted text” …" in [each.value for each in at.caption]
-    assert "passage_awaits" in Path(screens.__file__).with_suffix(".css").read_text(encoding="utf-8")
-    assert shown(settled(at))["name"] == "Pasted text"
-    assert not any(each.value.startswith("Measuring") for each in at.caption)
-
-
 def test_a_link_holds_a_short_text_and_of_a_long_one_the_screen_says_that_it_does_not(open_screen):
     at = paste(open_screen(), HOSTILE)
     assert at.session_state["passage_own"] == HOSTILE and at.session_state["passage_text_menu"] is False
@@ -259,14 +221,6 @@ def test_a_link_holds_a_short_text_and_of_a_long_one_the_screen_says_that_it_doe
     assert shown(settled(at))["name"] == TITLE
     bad = open_screen(passage_text="Pasted text", passage_own="null\0")
     assert shown(bad)["name"] == "Names that return", "as without a text in the address"
-
-
-def test_what_is_seldom_changed_is_in_the_settings(open_screen):
-    at = open_screen()
-    [menu] = [each for each in at.expander if each.label == "Settings"]
-    inside = {each.key for each in (*menu.text_input, *menu.selectbox, *menu.number_input, *menu.segmented_control)}
-    names = ("mask", "order", "task", "ffns", "a_mask", "view", "scale")
-    assert {f"passage_{name}" for name in names} <= inside and "passage_heads" not in inside
 
 
 def test_what_cannot_be_measured_is_refused_in_one_line_and_a_loaded_file_gets_its_name(open_screen):
@@ -313,15 +267,6 @@ def test_a_landmark_is_the_sum_of_its_tokens():
     assert alone["measured"] == "The model gives it < 0.1%."
     half = replace(a, **{name: getattr(a, name)[:5] for name in ("token_ids", "ends", "loss_nats")})
     assert tables.landmarks_of(half, half, [landmark]) == []
-
-
-@pytest.mark.parametrize("a, b, words", [
-    (0.1, 3.0, "A gives it 90.5%, B 5.0%: B predicts it worse (+2.90 nats)."),
-    (3.0, 0.1, "A gives it 5.0%, B 90.5%: B predicts it better (−2.90 nats)."),
-    (1.0, 1.05, "A gives it 36.8%, B 35.0%: about alike (+0.05 nats)."),
-])  # fmt: skip
-def test_the_notes_say_what_was_measured(a, b, words):
-    assert tables.measured_in_words(a, b) == words
 
 
 def test_the_screen_opens_pruned_and_says_what_a_file_stands_for(open_app):
@@ -389,19 +334,6 @@ def test_the_table_has_the_largest_with_what_stands_before():
     assert worse[["token", "difference_nats", "context"]].values.tolist() == [["↵", 3, "a b"], ["␣d", 1, "a b↵c"]]
     assert tables.largest(table, a.text, gains=True)["index"].tolist() == [2]
     assert "worse on 2 of 4 tokens; most on token 3, ↵, by +3.000" in tables.in_words(table)
-
-
-def test_a_bar_that_is_cut_off_has_an_arrow():
-    from pages.ui.figures.charts import to_svg
-
-    a = losses("abcde", [1, 2, 3, 4, 5], [np.nan, 1, 2, 3, 4])
-    table = tables.token_frame(a, replace(a, loss_nats=a.loss_nats + [0, 30, -20, 8, -1]))
-    drawn = charts.difference_bars(table, 4, range(5))
-    rows = drawn.datasets["tokens"]
-    assert [row["beyond"] for row in rows] == [1, -1, 0, 0] and [row["height"] for row in rows] == [8, -8, 8, -1]
-    assert [row["difference_nats"] for row in rows] == [30, -20, 8, -1]
-    assert drawn.spec["layer"][1]["transform"][0] == {"filter": "datum.beyond != 0"}
-    assert to_svg(drawn, "title").startswith(b"<svg")
 
 
 def test_a_text_that_another_screen_has_renamed_or_forgotten_gives_way(open_screen):

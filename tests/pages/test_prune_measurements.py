@@ -79,16 +79,6 @@ def test_where_nothing_is_pruned_the_full_model_answers_once(x, session):
     assert found == AnswersSoFar(found.full, found.full, full) and found.pruned is found.full
 
 
-def test_the_progress_of_a_second_model_names_it_and_what_it_is(x, session):
-    full = Mask.full(x.shape)
-    messages = {
-        step.message
-        for step in accuracies(x, full, "other in fp32").run(session)
-        if step.message and not step.is_loading
-    }
-    assert messages == {"other in fp32, full model"}
-
-
 def test_more_than_chance_without_a_head_is_explained_where_it_shows():
     points = pd.DataFrame({"level": [0.0, 1.0], "acc": [0.95, 0.43]})
 

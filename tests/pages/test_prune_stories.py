@@ -1,7 +1,6 @@
 """A story sets the controls that a user has, says what came out, and says so where it cannot be told."""
 
 import re
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.questions.requests import TaskSpec
-from engine.questions.tasks import task_info
 from engine.statistics import paired
 from engine.studies.removal import AccuracyWithout, Removal, found_heads, without
 from engine.studies.statements import break_point, break_points
@@ -132,19 +130,6 @@ def test_of_tasks_whose_needs_nobody_has_said_some_are_known_to_need_no_examples
     assert cast_from({"copa": "", "pairs_plural": "examples"}, "copa") == ("pairs_plural", None), (
         "what other models have"
     )
-
-
-def test_what_is_expected_goes_by_the_task_that_the_figure_shows(monkeypatch):
-    info = task_info("demo_outfit")
-    monkeypatch.setattr(story, "task_info", lambda name: replace(info, needs=DEMO.get(name, "")))
-    only_examples = story.EXPECT["heads"]
-    assert story.expected("heads", "demo_outfit") == only_examples == story.expected("heads", "piqa")
-    assert "from the question itself" in story.expected("heads", "demo_copy")
-    assert story.expected("heads", "demo_question").startswith("nothing is lost")
-    assert story.expected("heads", "demo_yesno").startswith("some is lost")
-    assert story.expected("control", "demo_outfit") == only_examples, "another task was chosen by hand"
-    assert story.expected("control", "piqa") == story.EXPECT["control"]
-    assert story.expected("others", "demo_question") == story.EXPECT["others"]
 
 
 def how_far(lost):

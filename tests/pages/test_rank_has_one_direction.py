@@ -1,6 +1,5 @@
 """Rank 1 is the most important head on every screen, whatever order prunes, and axes and tables say so."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,12 +11,8 @@ from engine.models.masks import Mask
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.portrait import Portrait
-from pages.ui.correlations.charts import rank_scatter
 from pages.ui.correlations.tables import rank_rows
-from pages.ui.importance import charts as importance
 from pages.ui.importance import tables
-from pages.ui.page.tables import RANK_TITLE
-from pages.ui.prune import charts as prune
 from pages.ui.prune.tables import head_frame
 from tests.pages.conftest import components
 
@@ -36,19 +31,6 @@ def test_every_screen_gives_the_same_ranks():
     on_importance, on_correlations = tables.head_rows({TASK: FOUND}), rank_rows(SCORES, SCORES)
     assert on_importance["rank"].tolist() == RANKS == on_head == on_correlations["rank_a"].tolist()
     assert heads_on_prune()["rank"].tolist() == RANKS and SCORES.ravel()[RANKS.index(1)] == SCORES.max()
-
-
-def test_axes_tooltips_and_tables_say_which_end_is_the_first():
-    rows = tables.head_rows({TASK: FOUND})
-    for picture in (
-        importance.score_maps(rows, "Gradient"),
-        importance.aggregate_map(rows.assign(kept=1), "Mean", 1),
-        rank_scatter(rank_rows(SCORES, SCORES), "a", "b", "Head"),
-        prune.head_map(heads_on_prune(), "Importance"),
-    ):
-        assert RANK_TITLE.removeprefix("Rank") in json.dumps(picture.spec)
-    axes = rank_scatter(rank_rows(SCORES, SCORES), "a", "b", "Head").spec["layer"][-1]["encoding"]
-    assert [axes[axis]["title"] for axis in "xy"] == [f"{RANK_TITLE}, a", "Rank in b"]
 
 
 @pytest.mark.parametrize("ranking, first", [("importance", {5, 6, 7, 8}), ("reversed", {1, 2, 3, 4})])

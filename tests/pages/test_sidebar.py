@@ -18,7 +18,7 @@ from engine.progress import Progress
 from engine.requests import ListModels
 from engine.slots import Job
 from pages.ui.controls import sidebar
-from pages.ui.controls.sidebar import FETCH_TASKS, LONG_PATH, short_path
+from pages.ui.controls.sidebar import LONG_PATH, short_path
 from pages.ui.page import runtime
 from pages.ui.page.tables import plain
 from tests.conftest import HANG_S
@@ -159,9 +159,7 @@ def label_of(at):
     ("parameters", "label"),
     [
         ({}, "More"),
-        ({"bos": "on"}, "More: BOS on"),
         ({"bos": "off", "data_dir": "/tmp"}, "More: BOS off, data folder set"),
-        ({"bos": "model default"}, "More"),
         ({"bos": "sideways"}, "More"),
     ],
 )
@@ -169,16 +167,6 @@ def test_folded_settings_that_are_not_the_default_are_in_the_label(drawn, parame
     at = drawn(**parameters)
     assert label_of(at) == label
     assert at.selectbox(key="bos").value == (parameters["bos"] if "BOS" in label else "model default")
-
-
-def test_a_changed_setting_is_named_at_once(drawn):
-    at = drawn()
-    at.selectbox(key="bos").set_value("off").run()
-    assert label_of(at) == "More: BOS off"
-    at.toggle(key=FETCH_TASKS).set_value(True).run()
-    assert label_of(at) == "More: BOS off, fetching tasks"
-    at.selectbox(key="bos").set_value("model default").run()
-    assert label_of(at) == "More: fetching tasks"
 
 
 def test_a_data_folder_set_by_the_environment_is_the_default(drawn, monkeypatch, tmp_path):

@@ -12,8 +12,6 @@ from engine.models.masks import parse_edits
 from engine.shapes import ModelShape
 from pages.ui.controls import controls
 from pages.ui.induction import charts, tables
-from pages.ui.page.defaults import SAMPLE
-from pages.ui.prune.controls import LIMIT_HELP
 from pages.ui.prune.figure import cut_in_words
 
 
@@ -41,7 +39,3 @@ def test_the_example_of_a_mask_is_one(n_layers, n_heads):
     shape = ModelShape(n_layers, n_heads, n_heads, 8 * n_heads, 8, 64, 512, 256)
     mask = parse_edits(controls.example_mask(shape), shape).prune
     assert not mask.is_full and mask.n_ffns_pruned == 1 and mask.n_heads_pruned >= 1
-
-
-def test_the_help_says_how_questions_are_drawn():
-    assert SAMPLE in LIMIT_HELP

@@ -2,16 +2,12 @@
 
 import ast
 import json
-import re
 import shlex
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
 
 import numpy as np
-import pandas as pd
 import pytest
-import vl_convert
 
 from cache import open_store
 from engine.cli import parser
@@ -28,12 +24,10 @@ from engine.studies.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, TENTHS, poo
 from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point, SweepRow, points, sweep
 from pages.ui.controls import many_tasks
-from pages.ui.figures.charts import to_svg
 from pages.ui.figures.transfer import transfer_in_words, transfer_map, transfer_rows
 from pages.ui.importance.tables import EVEN
 from pages.ui.page import runtime, work
-from pages.ui.page.tables import greyed, percent
-from pages.ui.sweeps import charts, plans, sections, tables
+from pages.ui.sweeps import charts, plans, tables
 from tests.conftest import some_of
 from tests.pages.conftest import (
     frames_of,
@@ -115,20 +109,6 @@ def test_curves_are_measured_once_and_found_again_by_the_program_too(open_screen
     assert len(drawn(again)["curves"]) == len(curves)
     [frame] = [each.value for each in again.dataframe if "full_acc" in each.value]
     assert "published" not in frame and "Published" not in said(again)
-
-
-@pytest.mark.slow("measures two curves of a model")
-def test_a_quick_look_sets_the_questions_and_more_of_them_come_after_it(open_screen, monkeypatch):
-    at = open_screen(sweeps_limit="64")
-    assert not [label for label in labels(at) if label.startswith("Quick look")], "all of it is quick"
-    monkeypatch.setattr(many_tasks, "BUDGET_S", 0.0)
-    at = open_screen(sweeps_limit="64")
-    assert "--limit 64" in at.code[0].value
-    at = press(at, f"Quick look: {many_tasks.QUICK} questions")
-    assert at.number_input(key="sweeps_limit").value == many_tasks.QUICK
-    assert "--limit 16" in at.code[0].value and "With 16 questions, a loss of" in said(at)
-    [more] = [label for label in labels(at) if label.startswith("Measure")]
-    assert more.startswith("Measure with 100 questions, about ") and many_tasks.LOOKED in said(at)
 
 
 @pytest.mark.parametrize("known, is_drawn", [((100,), False), ((0, 300, 600, 1000), True)])
@@ -261,97 +241,6 @@ def test_the_band_spans_the_means_of_the_seeds():
     assert band.loc[0.0, "acc"] == pytest.approx(0.8), "the full model is every ranking's beginning"
 
 
-def test_a_line_is_named_where_lines_are_apart_and_names_do_not_overlap():
-    names = [TaskSpec(f"task{at}", 0) for at in range(9)]
-    starts = (0.95, 0.8, 0.65, 0.4)
-    each = [line for task, start in zip(names, starts, strict=False) for line in falling(task, start)]
-    found, letter = tables.curves(each, [], "heads", "task1"), 0.008
-    named = tables.line_names(found, letter, 0.5)
-    assert named["line"].tolist() == ["task0", "task1", "task2", "task3", "mean of tasks", "chance"]
-    assert not [pair for pair in combinations(named.itertuples(), 2) if overlap(*pair, letter)]
-    flat = named[named["level"] < 0.4].set_index("line")["at"]
-    for name, start in zip(flat.index.intersection(["task0", "task2", "task3"]), (0.95, 0.65, 0.4), strict=True):
-        assert abs(flat[name] - start) == pytest.approx(tables.NAME_SHARE), "next to its line"
-    assert abs(named["level"] - 0.5).min() >= letter * len("task1") / 2, "not on the rule of the finding"
-    early = tables.line_names(found[found["level"] <= 0.2], letter)
-    assert early["level"].max() <= 0.2, "where it is measured"
-    low = tables.curves([row(task, level, 0, 0.0) for task in names[:2] for level in (0, 1000)], [], "heads")
-    assert tables.line_names(low, letter)["at"].min() >= tables.NAME_SHARE, "and none under the axis"
-    many = tables.curves([each for task in names for each in falling(task)], [], "heads")
-    assert tables.line_names(many, letter)["line"].tolist() == ["mean of tasks"]
-    assert charts.curves(found, "heads", 0).datasets["names"] == []
-    assert ">task3<" in to_svg(charts.curves(found, "heads", 300), "title").decode()
-
-
-def test_a_name_keeps_near_its_line_between_bars_and_off_the_edge_of_the_band():
-    def near(line, name, letter):
-        at = np.linspace(name.level - letter * len(name.line) / 2, name.level + letter * len(name.line) / 2, 20)
-        return abs(np.interp(at, line["level"], line["acc"]) - name.at).min()
-
-    flat, bent, steep = [0.76] * 11, [0.95] * 8 + [0.88, 0.69, 0.43], [1.0] * 8 + [0.97, 0.06, 0.0]
-    each = {TaskSpec("piqa", 0): bent, TaskSpec("copa", 0): steep, TaskSpec("boolq", 0): flat}
-    own = [
-        replace(row(task, level, 0, acc), low=acc - 0.03, high=acc + 0.05)
-        for task, line in each.items()
-        for level, acc in zip(TENTHS, line, strict=True)
-    ]
-    lines = ((0.87, 0.6, 0.56), (0.86, 0.6, 0.49), (0.65, 0.27, 0.18), (0.3, 0.2, 0.19))
-    drops = [
-        row(task, level, 0, acc, "random", seed=seed)
-        for task in each
-        for level, at in zip(RANDOM_LEVELS, lines, strict=True)
-        for seed, acc in enumerate(at)
-    ]
-    letter = 6 / 755
-    found = tables.curves(own, drops, "heads", "piqa")
-    assert set(found["kind"]) >= {"random", "mean", "front"}
-    names = {name.line: name for name in tables.line_names(found, letter, 0.7).itertuples()}
-    for name in ("piqa", "mean of tasks"):
-        assert near(found[found["line"] == name], names[name], letter) <= tables.NAME_SHARE + 0.01, name
-    band = found[found["kind"] == "random"].sort_values("level")
-    for edge in ("low", "high"):
-        apart = near(band.assign(acc=band[edge]), names["mean of tasks"], letter)
-        assert apart >= tables.NAME_SHARE, f"the edge of the band ({edge}) is a line to the eye"
-
-
-def overlap(one, other, letter):
-    reach = letter * (len(one.line) + len(other.line)) / 2
-    return abs(one.level - other.level) < reach and abs(one.at - other.at) < tables.NAME_SHARE
-
-
-def test_the_highlighted_task_is_the_boldest_line_and_the_mean_is_dashed():
-    layers = charts.curves(tables.curves(falling(TASKS[0]), [], "heads", "piqa"), "heads").spec["layer"]
-    lines = {each["transform"][0]["filter"]: each["mark"] for each in layers if each["mark"]["type"] == "line"
-             if isinstance(each["transform"][0]["filter"], str)}  # fmt: skip
-    front, mean = (lines[f"(datum.kind === '{kind}')"] for kind in ("front", "mean"))
-    assert front["strokeWidth"] > max(each["strokeWidth"] for each in lines.values() if each is not front)
-    assert "strokeDash" in mean and "strokeDash" not in front
-
-
-def test_a_curve_is_points_until_it_has_four_levels():
-    def marks_of(*levels):
-        rows = [row(task, level, 0, 0.8 - level / 2000) for task in TASKS[::2] for level in levels]
-        drawing = to_svg(charts.curves(tables.curves(rows, [], "heads", "piqa"), "heads"), "title").decode()
-        return [drawing.count(f'aria-roledescription="{mark}"') for mark in ("line mark", "point")]
-
-    chance = 1  # a line of the highlighted task
-    assert marks_of(0, 300, 1000) == [chance, 9] and marks_of(0, 300, 600, 1000)[0] == chance + 3
-
-
-def test_a_task_keeps_its_color_when_another_is_highlighted():
-    rows = [each for name in ("piqa", "copa", "boolq") for each in falling(TaskSpec(name, 0))]
-    found = {name: tables.curves(rows, [], "heads", name) for name in ("piqa", "copa", "boolq")}
-    each = [dict(frame[["line", "place"]].drop_duplicates().to_numpy().tolist()) for frame in found.values()]
-    of_tasks = [{line: place for line, place in places.items() if "chance" not in line} for places in each]
-    assert of_tasks[0] == of_tasks[1] == of_tasks[2] and len({*of_tasks[0].values()}) == 4, "with the mean"
-    assert each[1]["chance on copa"] == each[1]["copa"]
-    fields = [layer["encoding"]["color"] for layer in charts.curves(found["copa"], "heads").spec["layer"]
-              if "field" in layer["encoding"].get("color", {})]  # fmt: skip
-    assert {field["field"] for field in fields} == {"place"} and {*of_tasks[0].values()} <= {
-        *fields[0]["scale"]["domain"]
-    }
-
-
 def test_the_border_runs_between_small_and_large_losses():
     rows = [
         row(TASKS[0], h, f, 0.9 - (0.5 if h + f > 1000 else 0.0)) for h in range(0, 1001, 500) for f in (0, 500, 1000)
@@ -389,63 +278,29 @@ def test_a_finding_takes_all_levels():
         "to +2.7)."
     )
     assert tables.holds(tables.break_table(break_points(own, "heads")), 0) == 0.5
-    drawn = charts.curves(tables.curves(own, [], "heads"), "heads", 300, 0.5)
-    assert "50%: no single task clearly loses" in to_svg(drawn, "title").decode(), "as the headline says"
     three = [each for task in ("piqa", "copa", "boolq") for each in falling(TaskSpec(task, 0))]
     assert "90% right instead of 90% on average (0.0 points" in said_of(three)
     lossy = [replace(each, lost=5, p_mcnemar=0.02) if each.point.heads_permille == 500 else each for each in three]
     assert "(−5.0 points, 95% interval −7.6 to −2.4)" in said_of(lossy), "the mean of three loses clearly"
     assert said_of([own[0], own[7], own[10]]) == ""
-    early = [own[0], *(row(TASKS[0], each, 0, 0.3, lost=60) for each in range(100, 1001, 100))]
-    assert said_of(early).startswith("**Pruning 10% of heads already costs a task accuracy**: 30% right")
 
 
-def test_a_mean_has_no_interval_and_a_task_without_choices_no_chance():
+def test_a_task_without_choices_has_no_chance():
     rows = [replace(each, chance=0.0) for each in falling(TASKS[0])]
     found = tables.curves(rows, [], "heads", "piqa")
     assert "chance" not in set(found["kind"])
-    layers = charts.curves(found, "heads").spec["layer"]
-    [mean] = [each for each in layers if each.get("transform", [{}])[0].get("filter") == "(datum.kind === 'mean')"]
-    assert [tip["field"] for tip in mean["encoding"]["tooltip"]] == ["line", "level", "acc"]
 
 
-def test_what_says_nothing_is_grey_and_credited_with_nothing():
+def test_what_says_nothing_is_credited_with_nothing():
     guessing = [row(TASKS[2], each, 0, 0.3) for each in (0, 500, 1000)]
     table = tables.break_table(break_points([*falling(TASKS[0]), *guessing, row(TASKS[3], 0, 0, 0.9)], "heads"))
     words = tables.break_words(table)
     shown = words[["no_loss_up_to", "first_detectable_loss", "cliff"]].to_numpy().tolist()
     assert shown == [["50%", "60%", "50 to 60%, −60 points"], ["at chance", "–", "–"], ["not measured", "–", "–"]]
-    style = greyed(words, table["reading"].ne(""), "#123456", full_acc=percent)._compute()
-    coloured = {row for (row, _), styles in style.ctx.items() if ("color", "#123456") in styles}
-    assert (
-        coloured == {1, 2}
-        and [cell["display_value"] for cell in style._translate(False, False)["body"][0]][3] == "90.0%"
-    )
     flat = [row(TASKS[0], each, 0, 0.9) for each in TENTHS]
     for known, words in ((flat, ["100%", "none", "none"]), (flat[:-1], ["…"] * 3), (flat[:2], ["…"] * 3)):
         table = tables.break_words(tables.break_table(break_points(known, "heads")))
         assert table[["no_loss_up_to", "first_detectable_loss", "cliff"]].to_numpy().tolist() == [words]
-
-
-def test_a_mean_is_drawn_and_named_where_it_says_more_than_a_task_or_the_ends():
-    def drawn_of(rows):
-        found = charts.curves(tables.curves(rows, [], "heads", "piqa"), "heads").datasets
-        return [{each["kind"] for each in found[name]} & {"mean"} for name in ("curves", "names")]
-
-    two = [*falling(TASKS[0]), *falling(TASKS[2], 0.6)]
-    assert drawn_of(two) == [{"mean"}, {"mean"}]
-    ends = [each for each in two if each.point.task == TASKS[0] or each.point.heads_permille in (0, 1000)]
-    assert drawn_of(ends) == [set(), set()] == drawn_of(falling(TASKS[0]))
-
-
-@pytest.mark.slow("opens the screen twice")
-def test_the_caption_of_the_curves_tells_of_random_orders_if_they_are_drawn(open_screen, monkeypatch):
-    at = measure(open_screen())
-    assert "three random orders" in said(at)
-    every = sections._of_order
-    monkeypatch.setattr(sections, "_of_order", lambda rows, order: [] if order == "random" else every(rows, order))
-    alone = said(open_screen())
-    assert "each task by its own scores" in alone and "random" not in alone
 
 
 def test_the_power_of_the_questions_is_told():
@@ -454,17 +309,6 @@ def test_the_power_of_the_questions_is_told():
     assert len(words) <= 90
     assert tables.power_of(table) == words and round(table["detects_points"][0], 2) == 11.19
     assert "too few" in tables.power_of(table.assign(n=8)) and "8 points" in tables.power_of(table.assign(looks=1))
-
-
-def test_a_band_is_drawn_where_random_rankings_are_measured():
-    found = tables.curves(falling(TASKS[0]), [row(TASKS[1], 400, 0, 0.5, "random")], "heads")
-    assert "random" not in set(found["kind"]), "its two ends alone would be a straight line"
-
-
-def test_one_shot_and_percentages_in_words():
-    one = [replace(row, point=replace(row.point, task=TaskSpec("piqa", 1))) for row in falling(TASKS[0])]
-    words = tables.curves_in_words(tables.curves(one, [], "heads"), "heads")
-    assert words == "Mean of tasks at 0%, 50%, 70%, 100% of heads pruned: 1 shot 90% → 90% → 25% → 25%."
 
 
 def test_few_questions_give_no_verdict():
@@ -539,16 +383,3 @@ def test_without_a_known_criterion_all_are_compared_but_the_dearest(open_screen)
     assert named.multiselect(key="sweeps_criteria").value == [
         name for name in CRITERIA if name not in ("oracle", "function-vector", *KINDS)
     ]
-
-
-def test_rows_of_transfer_are_high_enough_and_every_task_is_named():
-    names = [f"demo_translation_{at}" for at in range(16)]
-    pairs = [(task, source) for task in names for source in [*names, "all tasks"]]
-    frame = pd.DataFrame(
-        [{"task": a, "source": b, "lost": 3.0, "acc": 0.5, "own": a == b, "clear": False} for a, b in pairs]
-    )
-    fitted = {"width": 880, "autosize": {"type": "fit", "contains": "padding"}}  # as Streamlit draws it
-    drawn = vl_convert.vegalite_to_svg({**transfer_map(frame).spec, **fitted})
-    cells = re.findall(r'aria-roledescription="rect mark"[^>]*? d="M[^h"]+h[^v"]+v([0-9.]+)', drawn)
-    assert len(cells) >= len(pairs) and min(map(float, cells)) >= 28
-    assert all(drawn.count(f">{name}<") == 2 for name in names), "across and down, none cut"

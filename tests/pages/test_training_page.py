@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from engine.models.loading import LoadSpec
@@ -18,13 +17,12 @@ from pages.ui.controls import sidebar
 from pages.ui.downloads import footer
 from pages.ui.figures import charts as shared_charts
 from pages.ui.page.tables import number
-from pages.ui.training import charts, loss_charts, measuring, paths, runs, sections, slider, tables
+from pages.ui.training import charts, measuring, runs, sections, slider, tables
 from pages.ui.training.finding import finding, formed_at
 from tests import synthetic_runs
 from tests.engine.fixtures import foreign_run
 from tests.pages.conftest import charts_of, frames_of
 
-LEGEND_ENTRY = re.compile(r"role-legend-label.*?>([^<>]+)</text>")
 NOWHERE = runs.RunSource("", Path())
 
 
@@ -102,15 +100,6 @@ def twin_frames(at):
     return [each["twins"] for each in frames_of(at) if "twins" in each]
 
 
-def test_a_slide_has_the_charts_alone(open_training):
-    at = open_training(present="1", **unfolded(*FOLDED))
-    assert len(charts_of(at)) == 2 * 3 and not [each for each in at.button if "Train" in each.label]
-    bare = ['"labels": false' in json.dumps(each) for each in charts_of(at)]
-    assert bare == 3 * [True] + 3 * [False], "each column has one axis of tokens, under prefix matching"
-    assert {px for each in charts_of(at) for px in re.findall(r'"minExtent": (\d+)', json.dumps(each))} == {"54"}
-    assert not [each.value for each in at.markdown if "badge[" in each.value]
-
-
 def test_every_part_of_every_run_is_drawn_and_charts_are_left_alone_when_the_hand_lets_go(open_training):
     at = open_training(**unfolded(*FOLDED[:6]))
     assert not at.error and not at.exception
@@ -140,32 +129,6 @@ def test_labels_say_the_share_of_repeats_and_what_sets_runs_apart():
     told = runs.labels(found, {name: runs.recipe_in(NOWHERE, each) for name, each in found.items()})
     assert told["plain"] == "2 layers, attention only, no repeats, seed 0" and told["again"].endswith("seed 1")
     assert told["half"] == "2 layers, attention only, 50% repeats (half)", "two runs of one recipe"
-
-
-def test_short_labels_say_no_more_than_sets_runs_apart():
-    found = {each.name: each for each in (
-        synthetic_runs.trajectory("again", seed=1), synthetic_runs.trajectory("curriculum"),
-        synthetic_runs.trajectory("half", repeats=0.5), synthetic_runs.trajectory("copy"),
-        synthetic_runs.trajectory("smeared", n_layers=1, smeared=True))}  # fmt: skip
-    recipes = {name: runs.recipe_in(NOWHERE, each) for name, each in found.items()}
-    told = runs.short_labels(runs.labels(found, recipes), recipes)
-    assert told == {
-        "again": "2 layers, seed 1", "curriculum": "2 layers", "half": "2 layers, 50% repeats",
-        "copy": "2 layers (copy)", "smeared": "1 layer, smeared keys"}  # fmt: skip
-
-
-def test_a_run_with_smeared_keys_is_explained_below_the_slider(shown, monkeypatch):
-    monkeypatch.setattr(slider, "_COMPONENT", lambda **handed: drawn.append(handed["data"]["runs"]))
-    drawn = []
-    slider.slider(shown, charts.look_of(shown, False), 0.0)
-    notes = {run["label"]: (run["note"], "Smeared keys: each key includes" in run["title"]) for run in drawn[0]}
-    one, smeared, plain = (run.label for run in shown)
-    assert notes == {one: ("", False), smeared: (runs.SMEARED, True), plain: ("", False)}
-    assert len(runs.SMEARED.split()) <= 6
-
-
-def test_axes_end_at_a_round_number_that_has_a_label():
-    assert [charts.axis_end(tokens) for tokens in (9_999_360, 4_001_792, 4e6, 12_345)] == [10e6, 4.1e6, 4e6, 13e3]
 
 
 def test_the_embedded_models_own_run_opens_the_embedded_model_and_the_slider_leaves_it_alone(open_training, tmp_path):
@@ -253,21 +216,6 @@ def test_a_marker_in_a_file_stands_where_it_stood(shown):
     assert charts.MOMENT in json.dumps(sections.gain_panel(view, shown[2], view.look).template)
 
 
-def test_legends_name_what_is_drawn(shown):
-    view = sections.TrainingFrames.of(shown, False, 2.5e6)
-    one, _, two = shown
-
-    def entries(drawn):
-        return LEGEND_ENTRY.findall(svg_words(drawn))
-
-    assert entries(sections.heads_panel(view, "prefix_matching", one, view.still)) == []
-    assert entries(sections.heads_panel(view, "prefix_matching", two, view.still)) == ["0", "1"]
-    heads = tables.ablations(shown[1])
-    for rows in (heads, heads[heads["kind"] != "previous token"]):
-        over = charts.ablation_panel(rows, view.windows, shown[1].label, view.still, "gain")
-        assert sorted(entries(over)) == sorted(entries(paths.bars(rows, view.still, "gain"))) == sorted({*rows["kind"]})
-
-
 def svg_words(drawn):
     return shared_charts.to_svg(drawn, "A title", "a caption").decode()
 
@@ -285,8 +233,6 @@ def test_the_finding_names_the_phase_change_and_when_heads_form(shown):
     assert formed_at(plain) == plain.trajectory.tokens[np.flatnonzero(best >= best.max() / 2)[0]]
     assert formed_at(one) is None
     assert finding([one])[0] == "**None of these runs has a phase change.**"
-    heads_alone = finding([replace(plain, window=None)])[1]
-    assert f"induction heads form at {tables.in_tokens(formed_at(plain))}, without a phase change; " in heads_alone
 
 
 def test_charts_name_where_the_repeats_and_a_shorter_run_end(shown):
@@ -303,43 +249,6 @@ def test_charts_name_where_the_repeats_and_a_shorter_run_end(shown):
     assert "no phase change" in svg_words(sections.gain_panel(view, view.runs[1], view.still))
 
 
-@pytest.mark.parametrize("plot_px", [charts.NARROW_PLOT_PX, charts.PLOT_PX, 600])
-def test_names_above_a_chart_never_overlap_each_other_nor_leave_the_plot(plot_px):
-    drawn, n_named = np.random.default_rng(0), []
-    for log in (False, True) * 50:
-        look = charts.TokenAxis(2e4 if log else 0.0, 1e7, log)
-        start, repeats_end, end = sorted(drawn.uniform(1e5, 1e7, 3))
-        rows = [(start, 1.1 * start, "phase change"), (repeats_end, repeats_end, "repeats end"),
-                (end, end, f"run ends at {tables.in_tokens(end)}")][drawn.integers(2):]  # fmt: skip
-        names = charts.names_above(pd.DataFrame(rows, columns=["start", "end", "what"]), look, plot_px)
-        n_named.append(len(" · ".join(names["what"]).split(" · ")))
-        reached = -10.0
-        for left, right in sorted(reach(row, look, plot_px) for row in names.itertuples()):
-            assert left > reached and left >= -10 and right <= plot_px + 10
-            reached = right
-    assert set(n_named) <= {1, 2, 3} and (plot_px < 600 or min(n_named) == 3), "with room all are named"
-
-
-def reach(name, look, plot_px):
-    """Returns the pixels that a name takes, at five a letter of its font of eleven."""
-    at, width = look.share(name.tokens) * plot_px + name.dx, 5 * len(name.what)
-    left = {"left": at, "right": at - width, "center": at - width / 2}[name.align]
-    return left, left + width
-
-
-def test_names_stand_at_the_side_that_has_room():
-    def named(*rows, log=False):
-        look = charts.TokenAxis(2e4 if log else 0.0, 1e7, log)
-        names = charts.names_above(pd.DataFrame(rows, columns=["start", "end", "what"]), look, charts.PLOT_PX)
-        return {row.what: row.align for row in names.itertuples()}
-
-    change, ends = (4e6, 4.33e6, "phase change"), (5e6, 5e6, "repeats end")
-    assert named(change) == {"phase change": "center"}
-    assert named(change, ends) == {"phase change": "right", "repeats end": "left"}
-    assert named(ends) == {"no phase change": "left", "repeats end": "left"}
-    assert named(change, ends, log=True) == {"phase change · repeats end": "right"}
-
-
 @pytest.mark.parametrize(("said", "tokens"), [("", 4e6), ("960000", 960e3)])
 def test_the_slider_stands_where_the_address_says_or_at_the_end_of_the_longest_run(said, tokens, shown, monkeypatch):
     monkeypatch.setattr(slider, "unseen_field", lambda *of: said)
@@ -351,14 +260,3 @@ def test_the_loss_along_the_text_ends_with_the_run(shown):
     for run in shown:
         cells = sections.slopes_panel(view, run, view.look).datasets["cells"]
         assert max(cell["until"] for cell in cells) == run.trajectory.tokens[-1]
-
-
-def test_names_of_runs_stand_at_their_lines_and_apart(shown):
-    every = tables.over_training(shown)
-    named = loss_charts.end_names(every, "loss")
-    assert {*named["run"]} == {run.label for run in shown}
-    last = every.sort_values("tokens").groupby("run")["loss"].last()
-    assert all(last[row.run] == row.loss for row in named.itertuples())
-    same = every.assign(loss=3.0)
-    moved = loss_charts.end_names(same, "loss")
-    assert moved["at"].nunique() == len(shown), "names of lines that end at one point"
