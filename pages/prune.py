@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages.ui.controls.controls import folded
 from pages.ui.controls.sidebar import chosen
-from pages.ui.controls.texts import choose_text, chosen_text
+from pages.ui.controls.texts import choose_text
 from pages.ui.downloads.footer import closing
 from pages.ui.page.address import flag, put_right
 from pages.ui.page.presentation import presenting
@@ -56,7 +56,7 @@ export = partial(live, [exports.SLOT], partial(exports.draw_export, shown), scre
 folded("Export this model", "prune_export", export, in_address=True)
 put_right("prune_perplexity", "Perplexity of a text", flag)
 second_at = st.expander("Perplexity of a text", key="prune_perplexity", on_change="rerun", bind="query-params")
-text = choose_text("prune", second_at, perplexity.TEXT) or chosen_text("prune", perplexity.TEXT)
+text = choose_text("prune", second_at, perplexity.TEXT) or perplexity.chosen_text()
 if second_at.open:
     with second_at:
         live([perplexity.SLOT], partial(perplexity.draw_details, shown, text), screen.since_s)

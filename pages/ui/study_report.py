@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine.errors import HeadroomError
 from engine.statistics import Statement
-from engine.studies.statements import SMALL_LOSS, break_points, statements
+from engine.studies.statements import break_points, statements
 from engine.studies.study import Study
 from engine.studies.surveys import in_words, shots_in_words, together
 from engine.studies.sweeps import SweepRow, Swept
@@ -95,8 +95,8 @@ def _sweeps(rows: Mapping[str, Sequence[SweepRow]]) -> Iterator[tuple[str, str, 
             words = tables.curves_in_words(mine, noun)
             yield f"Pruned {noun}, {shots_in_words(shots)}", words, charts.curves(mine, axis)
     for shots, mine in tables.by_shots(tables.grid(rows.get("combined", ()))):
-        drawn = charts.grid_map(tables.spread(mine), tables.border(mine, SMALL_LOSS), SMALL_LOSS)
-        yield f"Heads and FFNs, {shots_in_words(shots)}", tables.grid_in_words(mine, SMALL_LOSS), drawn
+        drawn = charts.grid_map(tables.spread(mine), tables.border(mine))
+        yield f"Heads and FFNs, {shots_in_words(shots)}", tables.grid_in_words(mine), drawn
     frame = transfer_rows(rows.get("transfer", ()), own)
     if len(frame):
         level = rows["transfer"][0].point.heads_permille / 1000

@@ -10,7 +10,7 @@ from tests.pages.conftest import components, level, ran, slide
 def screen():
     import streamlit as st
 
-    from pages.ui.controls.controls import hand_level
+    from pages.ui.controls import drag_slider
     from pages.ui.controls.drag_slider import draw_field, draw_slider
 
     def preset():
@@ -18,7 +18,7 @@ def screen():
 
     field = draw_field(st.container(), "trial_heads", "Heads pruned")
     draw_slider(field, "They give 0.", live=True, texts={0: "none", 5: "<b>"})
-    hand = hand_level("trial", "heads")
+    hand = drag_slider.hand("trial_heads")
     st.button("Preset", on_click=preset)
     st.text(f"{10 * field.percent} {hand.permille} {hand.moving}")
 

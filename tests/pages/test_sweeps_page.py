@@ -247,11 +247,11 @@ def test_the_border_runs_between_small_and_large_losses():
     ]
     cells = tables.grid(rows)
     assert cells.set_index(["heads", "ffns"])["lost"].round(6).to_dict()[(1.0, 0.5)] == 50
-    edges = tables.border(cells, 5)
+    edges = tables.border(cells)
     found = {tuple(round(value, 3) for value in edge) for edge in edges[["x", "y", "x2", "y2"]].to_numpy()}
     upright = {(0.25, 0.75, 0.25, 1.25), (0.75, 0.25, 0.75, 0.75)}
     assert found == upright | {(0.25, 0.75, 0.75, 0.75), (0.75, 0.25, 1.25, 0.25)}
-    assert "100% of heads with 0% of FFNs" in tables.grid_in_words(cells, 5)
+    assert "100% of heads with 0% of FFNs" in tables.grid_in_words(cells)
 
 
 def test_transfer_is_against_the_tasks_own_ranking():
@@ -329,7 +329,7 @@ def test_charts_keep_their_scales():
     scaled = [layer["encoding"]["y"] for layer in curves["layer"] if "field" in layer["encoding"].get("y", {})]
     assert {y["scale"]["domain"][1] for y in scaled} == {tables.TOP}
     cells = tables.grid(own)
-    grid = charts.grid_map(tables.spread(cells), tables.border(cells, 5), 5).spec
+    grid = charts.grid_map(tables.spread(cells), tables.border(cells)).spec
     assert grid["layer"][0]["encoding"]["color"]["scale"]["domain"] == [0, 50]
     transfer = transfer_map(transfer_rows([row(TASKS[0], 500, 0, 0.7, "task", "copa")], own))
     scale = transfer.spec["layer"][0]["encoding"]["color"]["scale"]

@@ -14,8 +14,7 @@ from engine.heads.patching import HEADS, Patching, PatchMap, patch_map
 from engine.models.session import Target
 from engine.requests import PatchPrompts
 from pages.ui.continuation import pair
-from pages.ui.continuation.sections import PROMPT
-from pages.ui.continuation.unfit import draw_unfit, is_unfit
+from pages.ui.continuation.unfit import KEYS, OTHER, OTHER_KEY, draw_unfit, is_unfit
 from pages.ui.controls.controls import folded, one_of
 from pages.ui.downloads.origin import Origin, of_model
 from pages.ui.figures import charts
@@ -28,13 +27,7 @@ from pages.ui.page.work import Work, live
 
 TITLE = "What moves the answer: patch another prompt into this one"
 NAME, OPEN = "Patching", "continue_patch"
-OTHER_KEY, KIND_KEY = "continue_patch_other", "continue_patch_kind"
-KEYS = "continue_prompt", OTHER_KEY
-OTHER = (
-    "A letter came to the market for Jane Norwood. The old woman asked in June about Charles Merton. "
-    "A letter came to the market for Jane"
-)
-EXAMPLE = PROMPT, OTHER
+KIND_KEY = "continue_patch_kind"
 OTHER_HELP = "A second prompt with as many tokens, which ends in another answer. It is part of the address."
 PATCHED = {"stream": "Residual stream", "attention": "Attention output", "ffn": "FFN output", HEADS: "Single heads"}
 PATCHED_HELP = (
@@ -73,7 +66,7 @@ def _draw_open(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_
             measured[pair.NAME], patched = pair.draw(target, prompts, sheet)
             requests.append(replace(asked, pair=patched or "-1", out="patched_pair.csv"))
             if is_unfit(first := pair.work_of_last(target, prompts)):
-                draw_unfit(first, prompt, KEYS, EXAMPLE)
+                draw_unfit(first, prompt)
                 return origin
         work: Work[PatchMap] = Work("continue patch", NAME, measured[NAME], priority=2)
         live(work.watched(), partial(_draw_progress, work, target.shape.n_layers, kind, prompt, sheet), since_s)
@@ -107,7 +100,7 @@ def _draw_progress(work: Work[PatchMap], n_layers: int, kind: str, prompt: str, 
     if work.is_first_read:
         work.reading_line()
     elif is_unfit(work):
-        draw_unfit(work, prompt, KEYS, EXAMPLE)
+        draw_unfit(work, prompt)
     elif not work.line() and (found is None or len(found.effects) < n_layers):
         work.offer(
             "Patch every head" if kind == HEADS else "Patch every layer and position",

@@ -7,12 +7,19 @@ from typing import Any
 import streamlit as st
 
 from engine.heads.patching import PatchMap, PromptLengths
+from pages.ui.continuation.sections import PROMPT
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import write
 from pages.ui.page.work import Work
 
+OTHER_KEY = "continue_patch_other"
+KEYS = "continue_prompt", OTHER_KEY
+OTHER = (
+    "A letter came to the market for Jane Norwood. The old woman asked in June about Charles Merton. "
+    "A letter came to the market for Jane"
+)
 NEEDS = "It takes a second prompt with as many tokens that ends in another answer, such as one with two names swapped."
 EXAMPLE_HELP = "Replaces both prompts: they differ in two names, and end in one of them."
 SWAP_HELP = "Sets the other prompt to this one with the two names swapped."
@@ -25,9 +32,8 @@ def is_unfit(work: Work[PatchMap]) -> bool:
     return job is not None and isinstance(job.details, PromptLengths)
 
 
-def draw_unfit(work: Work[PatchMap], prompt: str, keys: tuple[str, str], example: tuple[str, str]) -> None:
-    """Draws why the prompts of this work do not fit, and the buttons that set prompts that do; `keys`: of the fields of
-    `prompt` and of the other; `example`: a pair of prompts."""
+def draw_unfit(work: Work[PatchMap], prompt: str) -> None:
+    """Draws why this prompt and the other of the work do not fit, and the buttons that set prompts that do."""
     job = work.now()
     assert job is not None and isinstance(job.details, PromptLengths)
     st.info(f"{describe(job.details, job.error or '')} {NEEDS}", icon=":material/swap_horiz:")
@@ -37,9 +43,9 @@ def draw_unfit(work: Work[PatchMap], prompt: str, keys: tuple[str, str], example
     with st.container(horizontal=True):
         if swapped := swap_names(prompt):
             names, other = swapped
-            label, values = f"Swap {plain(names[0])} and {plain(names[1])}", {keys[1]: other}
+            label, values = f"Swap {plain(names[0])} and {plain(names[1])}", {OTHER_KEY: other}
             st.button(label, icon=":material/swap_calls:", help=SWAP_HELP, on_click=_set, args=(values,))
-        values = dict(zip(keys, example, strict=True))
+        values = dict(zip(KEYS, (PROMPT, OTHER), strict=True))
         look: dict[str, Any] = {"icon": ":material/lightbulb:", "help": EXAMPLE_HELP}
         st.button("Use the example pair", **look, on_click=_set, args=(values,))
 

@@ -13,7 +13,7 @@ from engine.models.session import Target
 from engine.questions.chats import chat_template, has_chat_template
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
-from pages.ui.controls.drag_slider import SliderState, drag_slider, hand
+from pages.ui.controls.drag_slider import drag_slider
 from pages.ui.page.address import current_value, flag, one_among, put_right
 from pages.ui.page.defaults import ORDER, RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
 from pages.ui.page.streamlit_internals import DeltaGenerator
@@ -149,11 +149,6 @@ def choose_ranking(prefix: str, where: DeltaGenerator, first: str = ORDER) -> st
 def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help: str, default: int = 0) -> int:
     """Draws a slider for a pruning level, `default` percent at first; returns the permille set."""
     return 10 * drag_slider(where, f"{prefix}_{axis}", label, help, default)
-
-
-def hand_level(prefix: str, axis: str) -> SliderState:
-    """Returns the present position of a level's slider; pages draw a preview of it while it moves."""
-    return hand(f"{prefix}_{axis}")
 
 
 def type_mask(prefix: str, where: DeltaGenerator) -> str:

@@ -23,6 +23,8 @@ from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import write
 
 FOLDER = "questions"  # of uploaded files, in the folder of the results
+PATH, UPLOADED, PASTED = "prune_own_path", "prune_own_file", "prune_own_pasted"  # keys of the fields
+FAULT, FEWER = "prune_own fault", "prune_own fewer examples"  # in the session: what the next run says and sets
 MOST_MB = 20  # of an uploaded file; one named by its path may be larger
 FORMAT = '{"context": "The capital of France is", "choices": ["Paris", "Rome"], "gold": 0}'
 HELP = (
@@ -32,26 +34,24 @@ HELP = (
 )
 
 
-def draw_own_questions(prefix: str, where: DeltaGenerator, task_key: str, used: Callable[[], None]) -> None:
-    """Draws the fields; a file named or uploaded there becomes the task of the box `task_key`, and `used` is called."""
-    key = _key(prefix)
-    path, file = f"{key}_path", f"{key}_file"
-    about: dict[str, Any] = {"placeholder": f"~/mine{OWN}", "help": HELP, "on_change": _use_path}
-    where.text_input("Your own questions: path of a file", key=path, args=(prefix, path, task_key, used), **about)
-    about = {"on_change": _use_file, "args": (prefix, file, task_key, used), "max_upload_size": MOST_MB}
-    where.file_uploader("Or upload a file", OWN_SUFFIXES, key=file, help=HELP, **about)
-    with where.form(f"{key}_form", border=False):  # of a form, Ctrl+Enter in the field is the button
-        st.text_area("Or paste the rows", key=f"{key}_pasted", height=90, help=HELP)
-        about = {"on_click": _use_pasted, "args": (prefix, f"{key}_pasted", task_key, used)}
+def draw_own_questions(where: DeltaGenerator, used: Callable[[], None]) -> None:
+    """Draws the fields of Prune; a file named or uploaded there becomes its task, and `used` is called."""
+    about: dict[str, Any] = {"placeholder": f"~/mine{OWN}", "help": HELP, "on_change": _use_path, "args": (used,)}
+    where.text_input("Your own questions: path of a file", key=PATH, **about)
+    about = {"on_change": _use_file, "args": (used,), "max_upload_size": MOST_MB}
+    where.file_uploader("Or upload a file", OWN_SUFFIXES, key=UPLOADED, help=HELP, **about)
+    with where.form("prune_own_form", border=False):  # of a form, Ctrl+Enter in the field is the button
+        st.text_area("Or paste the rows", key=PASTED, height=90, help=HELP)
+        about = {"on_click": _use_pasted, "args": (used,)}
         st.form_submit_button("Use the pasted rows", icon=":material/check:", **about)
     where.caption(f"A line for each question, such as `{FORMAT}`")
     where.caption("Or word pairs, also from a spreadsheet: `question,answer` and below it `cat,cats`")
-    if line := st.session_state.pop(_fault(prefix), None):
+    if line := st.session_state.pop(FAULT, None):
         with where:
             show_error(line)
 
 
-def draw_fault(prefix: str, details: object) -> None:
+def draw_fault(details: object) -> None:
     """Draws the remedy for questions that cannot be used: all faults of the file as a table; or takes as many examples
     as there are rows for, and runs the page again."""
     if isinstance(details, tuple) and all(isinstance(fault, RowFault) for fault in details):
@@ -64,7 +64,7 @@ def draw_fault(prefix: str, details: object) -> None:
     if isinstance(details, TooFewExamples):
         fewer = max(n for n in SHOT_COUNTS if n < max(1, min(details.n_rows, details.shots)))
         said = f"{details.n_rows} rows can be examples: the prompt has {fewer} instead of {details.shots}."
-        st.session_state[_fewer(prefix)] = fewer, said
+        st.session_state[FEWER] = fewer, said
         st.rerun()  # the whole page, as this may be drawn in a part that runs alone
 
 
@@ -74,10 +74,10 @@ def draw_remarks(requests: Requests) -> None:
         st.info(plain(line), icon=":material/info:")
 
 
-def take_fewer_examples(prefix: str) -> None:
+def take_fewer_examples() -> None:
     """Sets the number of examples to one that a file has rows for, before its control is drawn, and says so."""
-    if (found := st.session_state.pop(_fewer(prefix), None)) is not None:
-        write(f"{prefix}_shots", found[0])
+    if (found := st.session_state.pop(FEWER, None)) is not None:
+        write("prune_shots", found[0])
         st.toast(found[1], icon=":material/info:")
 
 
@@ -98,46 +98,34 @@ def keep_file(name: str, content: bytes, folder: Path) -> Path:
     return file
 
 
-def _key(prefix: str) -> str:
-    return f"{prefix}_own"
-
-
-def _fewer(prefix: str) -> str:
-    return f"{_key(prefix)} fewer examples"
-
-
-def _fault(prefix: str) -> str:
-    return f"{_key(prefix)} fault"
-
-
-def _use(task_key: str, file: str, used: Callable[[], None]) -> None:
-    write(task_key, file)
+def _use(file: str, used: Callable[[], None]) -> None:
+    write("prune_task", file)
     used()
 
 
-def _use_path(prefix: str, path: str, task_key: str, used: Callable[[], None]) -> None:
-    typed = st.session_state[path].strip()
+def _use_path(used: Callable[[], None]) -> None:
+    typed = st.session_state[PATH].strip()
     if typed.endswith(OWN_SUFFIXES):
-        _use(task_key, typed, used)
+        _use(typed, used)
     elif typed:
         ends = " or ".join(OWN_SUFFIXES)
-        st.session_state[_fault(prefix)] = f"{typed!r} does not end with {ends}; give a file of questions or word pairs"
+        st.session_state[FAULT] = f"{typed!r} does not end with {ends}; give a file of questions or word pairs"
 
 
-def _use_file(prefix: str, file: str, task_key: str, used: Callable[[], None]) -> None:
-    if (given := st.session_state[file]) is not None:
-        _keep_and_use(prefix, given.name, given.getvalue(), task_key, used)
+def _use_file(used: Callable[[], None]) -> None:
+    if (given := st.session_state[UPLOADED]) is not None:
+        _keep_and_use(given.name, given.getvalue(), used)
 
 
-def _use_pasted(prefix: str, pasted: str, task_key: str, used: Callable[[], None]) -> None:
+def _use_pasted(used: Callable[[], None]) -> None:
     """Uses pasted rows: a line of JSON for each question, or else word pairs."""
-    if text := st.session_state[pasted].lstrip("\ufeff").strip():
+    if text := st.session_state[PASTED].lstrip("\ufeff").strip():
         name = f"pasted{OWN if text.startswith('{') else OWN_PAIRS}"
-        _keep_and_use(prefix, name, f"{text}\n".encode(), task_key, used)
+        _keep_and_use(name, f"{text}\n".encode(), used)
 
 
-def _keep_and_use(prefix: str, name: str, content: bytes, task_key: str, used: Callable[[], None]) -> None:
+def _keep_and_use(name: str, content: bytes, used: Callable[[], None]) -> None:
     try:
-        _use(task_key, str(keep_file(name, content, store().directory / FOLDER)), used)
+        _use(str(keep_file(name, content, store().directory / FOLDER)), used)
     except HeadroomError as error:
-        st.session_state[_fault(prefix)] = str(error)
+        st.session_state[FAULT] = str(error)

@@ -14,7 +14,6 @@ import streamlit as st
 from engine.demo import Landmark, Passage, passages
 from engine.errors import HeadroomError
 from engine.texts import passages as kept
-from pages.ui.page.address import current_value
 from pages.ui.page.runtime import show_error, store
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain
@@ -53,7 +52,7 @@ def choose_text(
 
     None only if a remembered text has just been deleted in another tab.
     """
-    _take_linked(prefix)
+    take_linked(prefix)
     built_in, names, own = [passage.title for passage in passages(long)], kept.names(store()), _own_text()
     options = [*built_in, *names, *([own.name] if own else [])]
     key, choice_at, own_at = f"{prefix}_text", *where.columns([5, 4], vertical_alignment="bottom")
@@ -70,20 +69,10 @@ def choose_text(
     if fault := st.session_state.pop(FAULT, None):
         with where:
             show_error(fault)
-    return _find_text(str(name))
+    return find_text(str(name))
 
 
-def chosen_text(prefix: str, default: str) -> Chosen:
-    """Returns the present choice of `choose_text`, for a page that needs it before that is drawn; the default if there
-    is no such text."""
-    key = f"{prefix}_text"
-    _take_linked(prefix)
-    found = _find_text(current_value(key) or default) or _find_text(default)
-    assert found is not None
-    return found
-
-
-def _find_text(name: str) -> Chosen | None:
+def find_text(name: str) -> Chosen | None:
     """Returns the text of that name, or None."""
     own, built_in = _own_text(), {passage.title: passage for passage in passages(long=True)}
     if own and name == own.name:
@@ -98,11 +87,11 @@ def _own_text() -> Chosen | None:
     return st.session_state.get(OWN)
 
 
-def _take_linked(prefix: str) -> None:
+def take_linked(prefix: str) -> None:
     """Makes the text that the address holds the user's own; to be called before the choice of a text is drawn."""
     key, name = f"{prefix}_own", st.query_params.get(f"{prefix}_text")
     text = st.query_params.get(key) if key not in st.session_state else None
-    if text and name and _find_text(name) is None:
+    if text and name and find_text(name) is None:
         with suppress(HeadroomError):  # as without it: no text has this name
             st.session_state[OWN] = Chosen(name, kept.checked(text))
 

@@ -79,12 +79,12 @@ def choose_controls(data_dir: str | None, is_demo: bool) -> PruneControls:
     available = [status.info.name for status in list_tasks(data_dir) if status.available]
     names = suited(available, is_demo)
     name = task_box(row, "Task", names, "prune_task", _open_settings, help=TASK_HELP)
-    take_fewer_examples("prune")
+    take_fewer_examples()
     shots = choose_shots(row, "prune_shots", None, width="content")
     axis = choose_axis(row)
     ranking = choose_ranking("prune", row, ORDER if is_demo else "")
     settings = settings_menu(row, "prune")
-    draw_own_questions("prune", settings, "prune_task", _close_settings)  # first, as the list of tasks leads to them
+    draw_own_questions(settings, _close_settings)  # first, as the list of tasks leads to them
     about: dict[str, Any] = {"value": 100, "step": 50, "help": LIMIT_HELP}
     limit = number_field(settings, "Questions", (1, MOST), "prune_limit", **about)
     same = _switch(settings, "Same examples for every question", "prune_same", SAME_HELP)

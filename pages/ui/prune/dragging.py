@@ -7,7 +7,7 @@ import streamlit as st
 
 from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
-from pages.ui.controls.controls import hand_level
+from pages.ui.controls.drag_slider import hand
 from pages.ui.controls.sidebar import Setup
 from pages.ui.page.defaults import AXES
 from pages.ui.page.runtime import first_figure_s, jobs, store
@@ -35,7 +35,7 @@ LONG_S = 3.0  # from which it is redrawn every POLL_S: a run costs browser and s
 def moving() -> list[Axis]:
     """Returns the axis whose slider is being dragged, or none."""
     axis = drawn_axis()
-    return [axis] if hand_level("prune", axis).moving else []
+    return [axis] if hand(f"prune_{axis}").moving else []
 
 
 def keeps_curve(setup: Setup, controls: PruneControls, percent: Mapping[Axis, int]) -> bool:

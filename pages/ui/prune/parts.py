@@ -16,7 +16,6 @@ from pages.ui.controls.controls import beside_level
 from pages.ui.controls.drag_slider import Field, draw_field, draw_slider
 from pages.ui.controls.heads import open_heads
 from pages.ui.controls.own_questions import draw_fault, draw_remarks
-from pages.ui.controls.texts import chosen_text
 from pages.ui.figures import published
 from pages.ui.figures.empty import draw_sketch
 from pages.ui.figures.sheet import Sheet
@@ -134,7 +133,7 @@ def draw_levels(screen: PruneScreen) -> None:
 
 def draw_second(screen: PruneScreen, shown: PruneResult) -> None:
     """Draws the perplexity of a text, or its progress; nothing is read while a slider moves."""
-    text = chosen_text("prune", perplexity.TEXT)
+    text = perplexity.chosen_text()
     if dragging.moving():
         perplexity.let_go_of(shown, text)
     elif screen.whole and not shown.postponed:
@@ -198,7 +197,7 @@ def draw_result(shown: PruneResult, axis: Axis) -> None:
         st.caption(f"{whole_percent(x.judged.kept)} of the examples keep their true answer: too few answers differ.")
     if (job := (work := accuracy_work(x, shown.mask)).now()) is not None:
         work.line()
-        draw_fault("prune", job.details)
+        draw_fault(job.details)
     elif shown.awaits_rows:
         st.caption("Preparing the train questions …")
     draw_long_order(x, shown.known, axis)

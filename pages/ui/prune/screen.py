@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from engine.importance.rankings_of import Axis
 from engine.questions.tasks import OWN_SUFFIXES, task_info
 from engine.texts.perplexity import Both
-from pages.ui.controls.controls import Levels, asked_as, hand_level
+from pages.ui.controls.controls import Levels, asked_as
+from pages.ui.controls.drag_slider import hand
 from pages.ui.controls.own_questions import draw_fault
 from pages.ui.controls.sidebar import Setup, identity_of, wait_for_model
 from pages.ui.figures.sheet import Sheet
@@ -56,7 +57,7 @@ class PruneResult(Found):
         """Returns the experiment at the sliders' present positions."""
         x = self.x
         for axis in LEVELS:
-            x = x.at(axis, hand_level("prune", axis).permille)
+            x = x.at(axis, hand(f"prune_{axis}").permille)
         return x
 
     def texts(self, axis: Axis) -> dict[int, str]:
@@ -95,7 +96,7 @@ class PruneScreen:
         asked = questions_work("questions", task, data_dir, 0)
         if (judged := asked.awaited()) is None:
             job = asked.now()
-            draw_fault("prune", None if job is None else job.details)
+            draw_fault(None if job is None else job.details)
             end_run()
         # the cost of an order depends on it
         is_urgent = bool(heads or ffns or layers or not of.ranking) and not target.spec.is_demo

@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from engine.studies.statements import SMALL_LOSS
 from pages.ui.figures import charts
 from pages.ui.figures.colours import GREY, MARK, palette
 from pages.ui.page.defaults import AXES, Axis
@@ -99,14 +100,14 @@ def _lines(drawn: tuple[str, ...]) -> charts.Template:
     return charts.template(HEIGHT_PX, base.mark_line(strokeWidth=2), base.mark_point(size=35, filled=True))
 
 
-def grid_map(cells: pd.DataFrame, edges: pd.DataFrame, points: float) -> charts.Picture:
-    """Returns points of accuracy lost over heads x FFNs pruned; a line bounds the cells under `points`."""
+def grid_map(cells: pd.DataFrame, edges: pd.DataFrame) -> charts.Picture:
+    """Returns points of accuracy lost over heads x FFNs pruned; a line bounds the cells with a small loss."""
     across, up = (tuple(float(level) for level in sorted(cells[name].unique())) for name in ("heads", "ffns"))
-    return charts.picture(_grid_map(across, up, points), cells=cells, edges=edges)
+    return charts.picture(_grid_map(across, up), cells=cells, edges=edges)
 
 
 @charts.kept
-def _grid_map(across: tuple[float, ...], up: tuple[float, ...], points: float) -> charts.Template:
+def _grid_map(across: tuple[float, ...], up: tuple[float, ...]) -> charts.Template:
     scale, axis = alt.Scale(nice=False, zero=False), partial(alt.Axis, format="%", grid=False, labelOverlap=True)
     more = "datum.value == 50 ? '50 or more' : datum.label"
     legend = alt.Legend(values=[0, 25, 50], orient="bottom", direction="horizontal", gradientLength=140, labelExpr=more)
@@ -122,7 +123,7 @@ def _grid_map(across: tuple[float, ...], up: tuple[float, ...], points: float) -
     at = base.transform_filter("datum.lost >= 0.5").encode(x="heads:Q", y="ffns:Q")  # no room for signs
     numbers = charts.on_cells(at, 9, "lost", alt.Text("lost:Q", format=".0f"))
     edge = charts.named_chart("edges").mark_rule(strokeWidth=3, color=MARK)
-    edge = edge.encode(x="x:Q", y="y:Q", x2="x2:Q", y2="y2:Q", tooltip=alt.value(f"border of {points:g} points lost"))
+    edge = edge.encode(x="x:Q", y="y:Q", x2="x2:Q", y2="y2:Q", tooltip=alt.value(f"border of {SMALL_LOSS} points lost"))
     return charts.template(HEIGHT_PX, cell, *numbers, edge)
 
 

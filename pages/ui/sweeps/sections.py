@@ -46,7 +46,7 @@ def finding(section: str, rows: Sequence[SweepRow], permille: int) -> str:
         own, random = _by_score(rows), _of_order(rows, "random")
         return tables.curves_finding(tables.curves(own, random, section), own, section)
     if section == "both":
-        return tables.grid_in_words(tables.grid(rows), SMALL_LOSS)
+        return tables.grid_in_words(tables.grid(rows))
     if section == "transfer":
         return transfer_in_words(_transfer_frame(rows), permille / 1000)
     return tables.lines_in_words(tables.lines(rows))
@@ -108,11 +108,11 @@ def _grid(rows: Sequence[SweepRow], sheet: Sheet) -> None:
     each = tables.by_shots(cells)
     for (shots, mine), at in zip(each, _side_by_side(max(1, len(each))), strict=False):
         title = f"heads and FFNs, {_shots(shots)}"
-        edges = tables.border(mine, SMALL_LOSS)
-        drawn = charts.grid_map(tables.spread(mine), edges, SMALL_LOSS)
+        edges = tables.border(mine)
+        drawn = charts.grid_map(tables.spread(mine), edges)
         with at:
             st.subheader(_shots(shots), help=GRID_HELP)
-            sheet.draw(title, drawn, f"sweep {title}", tables.grid_in_words(mine, SMALL_LOSS))
+            sheet.draw(title, drawn, f"sweep {title}", tables.grid_in_words(mine))
 
 
 def _transfer(rows: Sequence[SweepRow], permille: int, sheet: Sheet) -> None:

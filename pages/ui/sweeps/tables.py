@@ -8,7 +8,7 @@ import pandas as pd
 
 from engine.questions.requests import TaskSpec
 from engine.statistics import Paired, detectable, mcnemar
-from engine.studies.statements import BreakPoint, break_points
+from engine.studies.statements import SMALL_LOSS, BreakPoint, break_points
 from engine.studies.study import TENTHS
 from engine.studies.surveys import shots_in_words
 from engine.studies.sweeps import SweepRow
@@ -170,8 +170,8 @@ def grid(rows: Sequence[SweepRow]) -> pd.DataFrame:
     return found.assign(lost=100 * (found["shots"].map(full) - found["acc"]))
 
 
-def border(cells: pd.DataFrame, points: float) -> pd.DataFrame:
-    """Returns the edges (x, y to x2, y2, in levels) between cells that lose less than `points` and the others."""
+def border(cells: pd.DataFrame) -> pd.DataFrame:
+    """Returns the edges (x, y to x2, y2, in levels) between cells with a small loss and the others."""
     found = []
     for shots, frame in cells.groupby("shots"):
         lost = frame.set_index(["heads", "ffns"])["lost"]
@@ -179,10 +179,10 @@ def border(cells: pd.DataFrame, points: float) -> pd.DataFrame:
         dx, dy = _step(xs), _step(ys)
         for i, x in enumerate(xs):
             for j, y in enumerate(ys):
-                here = lost.get((x, y), math.nan) < points
-                if i + 1 < len(xs) and here != (lost.get((xs[i + 1], y), math.nan) < points):
+                here = lost.get((x, y), math.nan) < SMALL_LOSS
+                if i + 1 < len(xs) and here != (lost.get((xs[i + 1], y), math.nan) < SMALL_LOSS):
                     found.append((shots, x + dx / 2, y - dy / 2, x + dx / 2, y + dy / 2))
-                if j + 1 < len(ys) and here != (lost.get((x, ys[j + 1]), math.nan) < points):
+                if j + 1 < len(ys) and here != (lost.get((x, ys[j + 1]), math.nan) < SMALL_LOSS):
                     found.append((shots, x - dx / 2, y + dy / 2, x + dx / 2, y + dy / 2))
     return pd.DataFrame(found, columns=["shots", "x", "y", "x2", "y2"])
 
@@ -296,16 +296,16 @@ def curves_in_words(frame: pd.DataFrame, what: str) -> str:
     return said if parts else "Not every task is measured yet."
 
 
-def grid_in_words(cells: pd.DataFrame, points: float) -> str:
-    """Describes the furthest corners that lose less than `points`."""
+def grid_in_words(cells: pd.DataFrame) -> str:
+    """Describes the furthest corners with a small loss."""
     parts = []
     for shots, frame in cells.groupby("shots"):
-        kept = frame[(frame["lost"] < points)]
+        kept = frame[(frame["lost"] < SMALL_LOSS)]
         if len(kept):
             best = kept.assign(sum=kept["heads"] + kept["ffns"]).sort_values(["sum", "heads"]).iloc[-1]
             heads, ffns = (whole_percent(best[axis]) for axis in ("heads", "ffns"))
             parts.append(f"{shots_in_words(int(str(shots)))}: {heads} of heads with {ffns} of FFNs")
-    return f"Furthest that loses less than {points:g} points, {'; '.join(parts)}." if parts else "Not measured yet."
+    return f"Furthest that loses less than {SMALL_LOSS} points, {'; '.join(parts)}." if parts else "Not measured yet."
 
 
 def lines_in_words(frame: pd.DataFrame) -> str:

@@ -118,7 +118,7 @@ def _run_panel(
     base = charts.named_chart("runs").encode(x=look.x(is_bare=bare_px > 0 and not axis_px), y=y)
     others = base.transform_filter(alt.datum.run != run).mark_line(strokeWidth=1, opacity=0.55)
     own = base.transform_filter(alt.datum.run == run)
-    colour = by_run(names, None)
+    colour = by_run(names)
     tooltip = charts.tips("run:N|Run; tokens:Q|Tokens|,.0f; gain:Q|In-context gain, nats|+.3f; loss:Q|Loss, nats|.3f")
     others = others.encode(color=colour)
     later = own.mark_line(strokeWidth=2.5, opacity=LATER).encode(color=colour, tooltip=tooltip)
@@ -305,9 +305,9 @@ def heard(chart: alt.Chart, look: TokenAxis) -> alt.Chart:
     return chart.add_params(alt.param(name="moment", value="0", bind=alt.BindDirect(element=f"#{MOMENT}")))
 
 
-def by_run(names: Sequence[str], legend: alt.Legend | None) -> alt.Color:
+def by_run(names: Sequence[str]) -> alt.Color:
     """Returns the color of a run, the same in every chart."""
-    return alt.Color("run:N", scale=alt.Scale(domain=list(names)), legend=legend)
+    return alt.Color("run:N", scale=alt.Scale(domain=list(names)), legend=None)
 
 
 def kinds_in(heads: pd.DataFrame, what: str) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ def _is_above(runs: pd.DataFrame, column: str, run: str, tokens: float, value: f
 def _curves(
     look: TokenAxis, names: tuple[str, ...], column: str, title: str, ends: tuple[float, float], height: int
 ) -> charts.Template:
-    colour = by_run(names, None)
+    colour = by_run(names)
     y_of = partial(quantity, domain=list(ends), nice=True)
     y = y_of(column, title)
     base = charts.named_chart("runs").encode(x=look.x(), y=y, color=colour)

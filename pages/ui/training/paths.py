@@ -29,7 +29,7 @@ def _path_panel(
     base = charts.named_chart("paths").encode(x=x, y=y, order="order:Q")
     others = base.transform_filter(alt.datum.run != run).mark_line(color=GREY, strokeWidth=1, opacity=0.5)
     own = base.transform_filter(alt.datum.run == run)
-    colour = by_run(names, None)
+    colour = by_run(names)
     tooltip = charts.tips(
         "run:N|Run; tokens:Q|Tokens trained on|,.0f; x:Q|Component 1, nats|+.2f; y:Q|Component 2, nats|+.2f"
     )

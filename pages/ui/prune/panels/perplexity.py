@@ -6,8 +6,9 @@ import streamlit as st
 from engine.measurement import Measurement
 from engine.requests import MeasurePerplexity
 from engine.texts.perplexity import BLOCK, Both, Change, both
-from pages.ui.controls.texts import Chosen
+from pages.ui.controls.texts import Chosen, find_text, take_linked
 from pages.ui.downloads.origin import command_line, of_model, of_pruning, of_task
+from pages.ui.page.address import current_value
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import budget_s, in_memory, jobs, session
 from pages.ui.page.tables import number, plain
@@ -25,6 +26,14 @@ HELP = (
     f"its first token. The change is of the same tokens; its interval is a t interval over blocks of {BLOCK}. "
     "Choose the text below, under “Perplexity of a text”."
 )
+
+
+def chosen_text() -> Chosen:
+    """Returns the chosen text before its choice is drawn; `TEXT` if there is no such text."""
+    take_linked("prune")
+    found = find_text(current_value("prune_text") or TEXT) or find_text(TEXT)
+    assert found is not None
+    return found
 
 
 def perplexities(shown: PruneResult, text: Chosen) -> Measurement[Both]:
