@@ -65,11 +65,6 @@ def test_where_it_looks_and_who_looks_at_it_are_the_same_number(screen):
     assert ["100", share] in rows
 
 
-def test_the_screen_opens_at_the_name_that_returns(screen):
-    page = screen()
-    assert page.locator(".text .at").inner_text() in "Dursley" and page.locator(".text .at").inner_text() != ""
-
-
 def test_keys_move_the_token_and_the_head(screen):
     page = screen()
     layer, first = map(int, page.locator(".map button[aria-pressed=true]").get_attribute("data-head")[1:].split("H"))

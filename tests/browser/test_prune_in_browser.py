@@ -121,15 +121,3 @@ def test_few_controls_and_question_marks_are_in_sight(page, address):
     keyed(page, "example look").wait_for()
     controls, helps = page.evaluate(CONTROLS)
     assert 8 <= controls <= 12 and helps <= 8
-
-
-def test_typing_part_of_a_name_finds_the_task(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random")
-    settled_figure(page, questions=32)
-    task = page.get_by_role("combobox", name="Task", exact=True)
-    task.click()
-    task.fill("transl")
-    page.get_by_role("option").nth(1).wait_for(state="detached")
-    assert page.get_by_role("option").all_inner_texts() == ["demo_translation"]
-    task.press("Enter")
-    page.wait_for_url("**prune_task=demo_translation**")

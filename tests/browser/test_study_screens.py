@@ -60,21 +60,6 @@ def test_what_is_clicked_before_the_tasks_are_drawn_loses_none_and_the_address_k
     assert "precision=fp32" in page.url and "correlations_tasks" not in page.url
 
 
-def test_two_tasks_are_chosen_measured_and_seen(page, address):
-    open_study(page, address, "importance", "demo_walk", "demo_price")
-    await_mark(page, "importance", "missing", slot="importance heads", known=0, of=2)
-    for slot in ("importance heads", "importance ffns"):
-        keyed(page, f"measure {slot}").get_by_role("button").click()
-        await_mark(page, "importance", "measured", slot=slot, known=2, of=2)
-    await_mark(page, "chart", key="importance_maps")
-    cell = page.locator(f'[aria-label*="Head: {LAST_HEAD}"]')
-    cell.first.wait_for()
-    assert cell.count() >= 2, "in each task's map"
-    page.locator('[aria-label*="FFN: F0"]').first.wait_for()
-    await_mark(page, "chart", key="importance_ffns")
-    assert "importance_shots=0" in page.url and "importance_tasks=" in page.url
-
-
 def test_a_sweep_goes_on_behind_another_screen(page, address):
     open_study(page, address, "sweeps", "demo_copy", "demo_lookup")
     page.get_by_role("button", name="Settings").click()

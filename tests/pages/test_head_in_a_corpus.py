@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from engine.corpus.loss_without import LossWithout
+from engine.studies.one_head import TITLES
 from engine.texts.perplexity import Change
 from pages.ui.head import all_heads, corpus_tables, in_corpus
 from tests.conftest import TEXT
@@ -56,8 +57,8 @@ def test_a_corpus_that_is_missing_is_one_line(open_head, tmp_path):
     assert "cannot be read" in said(at)
 
 
-def test_all_heads_are_dots_and_a_box_chooses_some(open_app, monkeypatch):
-    at = open_app("head", head="L1H2", head_part=all_heads.TITLE, head_tasks="demo_copy", head_shots="0")
+def test_all_heads_are_dots_and_a_box_chooses_some(open_head, monkeypatch):
+    at = press(open_head(head_part=all_heads.TITLE), TITLES["scores"])
     heads = next(frames["heads"] for frames in frames_of(at) if "x" in frames.get("heads", ()))
     assert len(heads) == 8 and heads["mine"].sum() == 1 and heads["layer"].tolist() == [0] * 4 + [1] * 4
     opened, state = [], {}

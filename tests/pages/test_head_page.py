@@ -13,7 +13,6 @@ import pytest
 
 from engine.demo import passages
 from engine.heads.circuits import Feeding
-from engine.heads.idealised import Recovered
 from engine.heads.in_text import HeadOnProbe
 from engine.heads.induction import InductionScores, induction
 from engine.importance.rankings import CRITERIA, KINDS
@@ -23,7 +22,7 @@ from engine.shapes import ModelShape
 from engine.studies.one_head import LOOKING, READ, TITLES, built_in, texts_to_read
 from engine.studies.portrait import Portrait
 from engine.texts.tokenloss import token_losses
-from pages.ui.head import asking, charts, idealised, measuring, tables
+from pages.ui.head import asking, charts, measuring, tables
 from pages.ui.head.asking import neighbour
 from pages.ui.head.measuring import Known
 from pages.ui.head.portrait import looks_in_text, mark_kind
@@ -290,12 +289,3 @@ def test_the_patterns_of_the_demo_model_begin_whatever_the_forecast(is_demo, sec
     work = SimpleNamespace(key="L1H2")
     known = SimpleNamespace(missing=parts, takes_s=lambda names: 480.0, target=target, work=work, is_read=True)
     assert measuring.cheap(known) == begun  # pyright: ignore[reportArgumentType]
-
-
-@pytest.mark.parametrize("effect, words", [(-0.3, "0.30 nats better"), (0.0, "no change in nats")])
-def test_a_head_whose_ablation_does_not_hurt_has_nothing_to_recover(effect, words):
-    nan = float("nan")
-    each = Recovered(effect, effect - 0.1, effect + 0.1, nan, nan, nan, 12, 1234)
-    text = f"Built-in texts (1,234 tokens): {words} without it"
-    frame = idealised.rows(SimpleNamespace(recovered={None: {"previous": each}}))
-    assert idealised.in_short(frame).startswith(text) and "nothing to recover" in idealised.in_short(frame)

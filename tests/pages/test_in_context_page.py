@@ -329,20 +329,6 @@ def test_the_first_view_is_opened_once():
     assert first_choices(["incontext_around"], [], is_demo=True) == {} == first_choices([], [*first], is_demo=True)
 
 
-def test_the_pruned_heads_that_are_induction_heads_are_counted():
-    matching = np.zeros((2, 4))
-    matching[1, :2] = 0.9
-    known = InductionScores(
-        {"prefix_matching": matching, "copying": np.ones((2, 4))}, {"copying": np.zeros((2, 4))}, {}
-    )
-    mask = parse_mask("L0H* L1H0 F1", SHAPE)
-    assert tables.pruned_in_words(mask, known) == tables.pruned_in_words(mask, None) == "5 heads and 1 FFN"
-    assert tables.pruned_in_words(parse_mask("L1H0 L1H1", SHAPE), known) == "2 induction heads"
-    assert tables.pruned_in_words(parse_mask("F*", SHAPE), known) == "2 FFNs"
-    weak = InductionScores(known.mean, {"copying": np.ones((2, 4))}, {})
-    assert tables.pruned_in_words(parse_mask("L1H0", SHAPE), weak) == "1 head", "as on Induction: not a clear one"
-
-
 def test_the_finding_says_what_the_intervals_allow():
     def mean(value, reach, n=8):
         return MeanOverTexts(value, value - reach, value + reach, n)
@@ -366,7 +352,6 @@ def test_losses_that_take_long_wait_for_a_click(open_screen, monkeypatch):
     assert not any(label.startswith("Ablate") for label in labels(at)), "nothing that takes longer"
     at = press(at, "Measure the losses")
     assert values(at)[0] != "–" and frames_of(at) and "Measure the losses" not in labels(at)
-    assert "Measure the losses" not in labels(open_screen(incontext_texts="2")), "what is stored shows at once"
     at = press(open_screen(incontext_texts="4"), "Measure 3 texts")
     assert at.number_input(key="incontext_texts").value == 3 and values(at)[0] != "–"
 

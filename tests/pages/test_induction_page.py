@@ -12,8 +12,7 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.shapes import ModelShape
-from engine.statistics import Paired
-from engine.studies.removal import AccuracyWithout, HeadSet, Removal
+from engine.studies.removal import HeadSet
 from pages.ui.controls.first_views import first_task
 from pages.ui.figures import head_sets
 from pages.ui.figures.charts import to_svg
@@ -82,7 +81,7 @@ def test_the_screen_opens_with_its_finding_a_map_and_a_scatter_plot_and_the_rest
     assert at.subheader[0].value == "QK trace of every head" and len(frames_of(at)) == 2
 
 
-def test_every_section_is_drawn_once_it_is_unfolded(open_screen):
+def test_every_section_is_drawn_once_it_is_unfolded(open_screen, nothing_ahead):
     at = open_screen(**unfolded(*FOLDED))
     # the map and the scatter plot; what is left of two scores; six maps; the example
     assert len(frames_of(at)) == 2 + 2 + 6 + 1
@@ -130,22 +129,6 @@ def test_the_finding_says_what_is_lost_without_the_induction_heads(
     assert at.text_input(key="prune_mask").value == selection.mask_text(SHAPE, inside["name"].tolist(), False)
 
 
-def test_the_effect_in_words():
-    loss, none = (
-        AccuracyWithout(0.95, 0.34, Paired(100, 1, 62, 1e-15)),
-        AccuracyWithout(0.95, 0.94, Paired(100, 1, 2, 1.0)),
-    )
-    task = TaskSpec("demo_copy", 5)
-    draws = (none, AccuracyWithout(0.95, 0.9, Paired(100, 1, 6, 0.13)))
-    assert ablation.effect_in_words(Removal((1, 2)), task) == ""
-    assert ablation.effect_in_words(Removal((1, 2), removed=loss, draws=draws), task) == (
-        "Without these 2, accuracy on demo_copy (5 shots) falls from 95% to **34%**; without as many others at random, "
-        "it is 90 to 94%."
-    )
-    words = ablation.effect_in_words(Removal((1,), removed=none, draws=draws[:1]), task)
-    assert "is 94%, not clearly less than 95% (p = 1.000)" in words
-
-
 def test_the_first_task_needs_its_examples_and_suits_the_model():
     available = ["demo_question", "demo_outfit", "piqa"]
     assert first_task(available, True) == "demo_outfit" and first_task(available, False) == "piqa"
@@ -159,7 +142,7 @@ def test_a_slide_has_no_actions_and_leaves_out_what_lies_below_its_screen(open_s
     assert not [each.value for each in at.caption if "lick" in each.value]
 
 
-def test_a_selected_head_is_selected_everywhere_and_can_be_pruned(open_screen):
+def test_a_selected_head_is_selected_everywhere_and_can_be_pruned(open_screen, nothing_ahead):
     at = open_screen(**unfolded("maps"))
     at.session_state["heads_selected"], at.session_state["heads_selected_in"] = ("L0H1", "L1H3"), "scatter"
     settled(at)
@@ -279,7 +262,8 @@ def test_induction_heads_that_copy_hardly_more_than_chance_are_counted():
     )
     clear = frame.assign(hardly_copies=False)
     assert tables.finding(clear) == "**3 of 8 heads are induction heads**: L0H0, L0H1, L0H2."
-    assert tables.finding(frame.assign(in_corner=False)).startswith("**None of 8 heads is an induction head**")
+    none = frame.assign(in_corner=False, hardly_copies=False)
+    assert tables.finding(none).startswith("**None of 8 heads is an induction head**")
 
 
 def test_masks_of_a_selection():
@@ -310,7 +294,9 @@ def test_overlap_rows_are_spearman_and_a_count():
 
 def test_charts_are_valid_and_become_files():
     frame = tables.head_scores(SHAPE, scores(), ["L0H0"])
-    made = [charts.score_map(frame, name, is_large) for name in SCORES for is_large in (False, True)]
+    made = [
+        charts.score_map(frame, name, is_large) for name, is_large in zip(SCORES, [True] + 9 * [False], strict=False)
+    ]
     made += [charts.induction_scatter(frame, CORNER), charts.example_pattern()]  # fmt: skip
     for chart in made:
         assert chart.datasets

@@ -64,10 +64,6 @@ def test_rows_are_sorted_by_what_is_lost_with_random_sets_last():
         ["random", 0.1, "drew L0H1, L2H3"]
     ]
     assert found["kind"].unique().tolist() == ["induction", "concept", "random"]
-    assert [tables.title(each) for each in (rows, less)] == [
-        "Without the top 2 heads (10%)",
-        "Without the top head (2%)",
-    ]
 
 
 def test_what_a_vector_does_is_said_of_test_pairs_at_the_layer_that_is_best_on_train_pairs():

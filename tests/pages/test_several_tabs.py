@@ -1,16 +1,10 @@
 """Several tabs of one app: none takes another's slots, and a waiting one says for what."""
 
-import time
-from dataclasses import replace
-from types import SimpleNamespace
-
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from engine.slots import Snapshot
 from pages.ui.page import runtime
 from pages.ui.page import work as of_pages
-from pages.ui.page.job_words import in_words
 from pages.ui.page.tables import plain
 from pages.ui.page.work import Work
 from tests.conftest import HANG_S
@@ -61,31 +55,6 @@ def test_a_waiting_tab_says_for_what_and_goes_on_by_itself(tmp_path, monkeypatch
     st.cache_resource.clear()
 
 
-def test_reading_stored_results_says_what_it_waits_for(monkeypatch):
-    waiting, said = Snapshot("mine", "queued", 0, 0, None, "", None, 0.0, None), []
-    ahead = replace(waiting, state="running", title="Single heads", elsewhere=True)
-    monkeypatch.setattr(of_pages.st, "caption", said.append)
-    monkeypatch.setattr(Work, "_last_read", lambda work: waiting)
-    monkeypatch.setattr(of_pages, "jobs", lambda: SimpleNamespace(ahead_of=lambda slot: ahead))
-    Work("count", "Accuracy", Counting().of("b")).reading_line()
-    assert said == [plain("Stored results: waiting for another tab (single heads)")]
-
-
-def test_the_line_of_a_waiting_tab_tells_the_time_left():
-    waiting = Snapshot("mine", "queued", 0, 0, None, "", None, 0.0, None)
-    ahead = replace(waiting, state="running", title="Single heads", elsewhere=True)
-    left = time.monotonic()
-    for changes, words in (
-        ({}, " (single heads)"),
-        ({"about": "piqa"}, " (piqa)"),
-        ({"about": "piqa", "forecast": (12.4, left)}, " (piqa, about 12 s)"),
-        ({"title": "", "forecast": (12.4, left)}, " (about 12 s)"),
-        ({"title": ""}, ""),
-    ):
-        line = in_words(waiting, "Accuracy", replace(ahead, **changes))
-        assert line == f"Accuracy: waiting for another tab{words}"
-
-
 def test_tabs_with_different_views_keep_their_figures(open_app, monkeypatch):
     tabs, views = Tabs(monkeypatch), {"one": {"prune_limit": "16"}, "two": {"prune_limit": "18"}}
     pages, figures = {}, {}
@@ -113,9 +82,3 @@ def test_what_a_closed_tab_held_is_forgotten(open_app, monkeypatch):
     assert {tab for tab, _ in runtime.jobs()._slots.held} == {"open"} and runtime.notes()["tab"] == "open"
     tabs.now = "closed"
     assert runtime.notes() == {}
-
-
-def test_a_step_without_a_count_says_how_long_it_has_run():
-    begun = Snapshot("mine", "running", 0, 0, None, "", None, time.monotonic(), None)
-    assert in_words(begun, "Loading") == "Loading …"
-    assert in_words(replace(begun, started_s=begun.started_s - 12), "Loading") == "Loading … (12 s so far)"

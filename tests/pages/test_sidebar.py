@@ -18,7 +18,6 @@ from engine.progress import Progress
 from engine.requests import ListModels
 from engine.slots import Job
 from pages.ui.controls import sidebar
-from pages.ui.controls.sidebar import LONG_PATH, short_path
 from pages.ui.page import runtime
 from pages.ui.page.tables import plain
 from tests.conftest import HANG_S
@@ -122,17 +121,6 @@ def test_the_folder_in_use_is_shown_with_its_size_as_it_grows(tmp_path, monkeypa
     finally:
         runtime.store().close()
         st.cache_resource.clear()
-
-
-def test_a_path_is_shortened_from_where_the_user_is(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/home/ada")
-    monkeypatch.setenv("USERPROFILE", "/home/ada")
-    assert short_path(str(tmp_path / "cache" / "data")) == os.path.join("cache", "data")
-    assert short_path(os.path.join("/home/ada", ".cache", "headroom")) == os.path.join("~", ".cache", "headroom")
-    assert short_path("/home/adam/h") == "/home/adam/h", "of another user"
-    long = os.path.join(os.sep, "m" * LONG_PATH, "results of", "today")
-    assert short_path(long) == os.path.join("…", "results of", "today")
 
 
 def sidebar_alone():

@@ -3,7 +3,6 @@ these tests say what to read again."""
 
 import re
 from functools import lru_cache
-from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,12 +13,9 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetStates
 from streamlit.runtime import Runtime
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
-from streamlit.runtime.fragment import FragmentStorage
 from streamlit.runtime.media_file_manager import MediaFileManager
 from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 from streamlit.runtime.scriptrunner import get_script_run_ctx
-from streamlit.runtime.state.query_params import QueryParams
-from streamlit.runtime.state.safe_session_state import SafeSessionState
 from streamlit.testing.v1 import AppTest
 
 from pages.ui.page import runtime
@@ -31,30 +27,6 @@ CSS = Path(internals.__file__).with_suffix(".css").read_text(encoding="utf-8")
 SELECTORS = CSS + internals.PAGE_SCRIPT + internals.HIDE_FILES
 SELECTED = sorted({"data-heading-text", "data-tag", *re.findall(r'data-testid="(\w+)"', SELECTORS),
                    *re.findall(r"\.(st[A-Z]\w+)", CSS)})  # fmt: skip
-OF_A_RUN = (
-    "session_id",
-    "context_info",
-    "page_script_hash",
-    "query_string",
-    "is_history_navigation",
-    "session_state.query_params",
-    "session_state._state._key_id_mapper.get_id_from_key",
-    "session_state._state._new_widget_state.states",
-    "fragment_storage.clear",
-    "shared.new_fragment_ids.snapshot",
-)
-OF_CLASSES = [
-    (Runtime, "exists"),
-    (Runtime, "instance"),
-    (Runtime, "is_active_session"),
-    (FragmentStorage, "clear"),
-    (ForwardMsgQueue, "clear"),
-    (SafeSessionState, "query_params"),
-    (QueryParams, "get_initial_value"),
-    (QueryParams, "remove_param"),
-    (QueryParams, "set_corrected_value"),
-    (QueryParams, "set_initial_query_params_from_current"),
-]
 
 
 def run(script, *args, **parameters):
@@ -68,33 +40,6 @@ def run(script, *args, **parameters):
 def test_the_release_in_the_requirements_is_the_one_that_was_read():
     pinned = re.findall(r"^streamlit==(.+)$", (REPOSITORY / "requirements.txt").read_text(encoding="utf-8"), re.M)
     assert pinned == [internals.READ_IN], "read streamlit_internals.py and .css again, then set READ_IN"
-
-
-@pytest.mark.parametrize(("owner", "name"), OF_CLASSES, ids=lambda each: getattr(each, "__name__", each))
-def test_a_method_is_there(owner, name):
-    assert callable(getattr(owner, name, None)), f"{owner.__name__} has no {name}; {AGAIN}"
-
-
-@pytest.fixture(scope="module")
-def context():
-    """What Streamlit knows of a run, kept after it."""
-
-    def script(found):
-        from streamlit.runtime.scriptrunner import get_script_run_ctx
-
-        found.append(get_script_run_ctx())
-
-    found = []
-    run(script, found)
-    return found[0]
-
-
-@pytest.mark.parametrize("name", OF_A_RUN)
-def test_a_run_has_the_attribute(context, name):
-    try:
-        attrgetter(name)(context)
-    except AttributeError:
-        pytest.fail(f"the context of a run has no {name}; {AGAIN}")
 
 
 def test_no_run_is_no_session_no_page_and_an_address_without_values():

@@ -1,9 +1,7 @@
 """Training a tiny model live: a click trains it in its own process, the charts show its log, and the result opens."""
 
 import json
-import math
 import random
-import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +11,6 @@ from streamlit.testing.v1 import AppTest
 
 from engine.training.folders import open_run, runs_in
 from engine.training.recipe import RECIPES, Recipe
-from pages.ui.figures.charts import to_svg
 from pages.ui.training import live, live_charts
 from tests.conftest import HANG_S
 from tests.pages.conftest import button, charts_of
@@ -124,18 +121,6 @@ def test_charts_hold_the_log():
     assert [(each["who"], each["name"], each["tokens"]) for each in heads] == [
         ("run", "L0H0", 0), ("run", "L0H1", 0), ("run", "L0H0", 640), ("run", "L0H1", 640),
         ("control", "L0H0", 0), ("control", "L0H1", 0)]  # fmt: skip
-
-
-def test_the_untrained_model_is_drawn_as_dots_before_the_text_is_read(monkeypatch, tmp_path):
-    recipe, line = RECIPES["half"].recipe, {**LINE, "loss": math.nan, "icl": math.nan}
-    each = live.LiveRun(tmp_path / "half", recipe)
-    jobs = SimpleNamespace(snapshot=lambda slot: SimpleNamespace(value={each.slot: line}[slot]))
-    monkeypatch.setattr(live, "trainings", lambda: jobs)
-    assert live._log(each) == [line]
-    drawn = live_charts.pictures(recipe, live._log(each))
-    dots = [re.findall(r'aria-roledescription="point"', to_svg(picture, "").decode()) for picture in drawn.values()]
-    assert [len(each) for each in dots] == [2, 2, 2, 0, 0], "two heads, two copies, and no text yet"
-    assert "nan" not in live_charts.describe(recipe, [line])
 
 
 def test_a_held_out_loss_that_rises_is_marked_and_a_run_without_text_has_none():

@@ -15,7 +15,6 @@ from engine.training.findings import findings
 from engine.training.trajectory import encode
 from pages.ui.controls import sidebar
 from pages.ui.downloads import footer
-from pages.ui.figures import charts as shared_charts
 from pages.ui.page.tables import number
 from pages.ui.training import charts, measuring, runs, sections, slider, tables
 from pages.ui.training.finding import finding, formed_at
@@ -201,23 +200,11 @@ def test_tables_hold_the_runs_numbers(shown):
     assert change["change"][again].mean() < change["change"][~again].mean() - 0.3
 
 
-def test_the_charts_of_several_runs_are_one_picture_in_a_file(shown):
-    view = sections.TrainingFrames.of(shown, True, 2e6)
-    drawn = sections._in_file(view, partial(sections.slopes_panel, view))
-    words = svg_words(drawn)
-    assert len(drawn.template["concat"]) == len(shown) and "Token index" in words
-    assert all(run.label in words for run in shown)
-
-
 def test_a_marker_in_a_file_stands_where_it_stood(shown):
     view = sections.TrainingFrames.of(shown, False, 2.5e6)
     still = sections.gain_panel(view, shown[2], view.still)
     assert "params" not in still.template and "2500000.0" in json.dumps(still.template)
     assert charts.MOMENT in json.dumps(sections.gain_panel(view, shown[2], view.look).template)
-
-
-def svg_words(drawn):
-    return shared_charts.to_svg(drawn, "A title", "a caption").decode()
 
 
 def test_the_finding_names_the_phase_change_and_when_heads_form(shown):
@@ -243,20 +230,10 @@ def test_charts_name_where_the_repeats_and_a_shorter_run_end(shown):
     view = sections.TrainingFrames.of([shorter, replace(one, trajectory=longer)], False, 1e6)
     at = [(row.start, row.what) for row in view.windows.itertuples() if row.run == plain.label and row.start == row.end]
     assert at == [(2e6, "repeats end"), (4e6, "run ends at 4 M tokens")]
-    drawn = svg_words(sections.gain_panel(view, view.runs[0], view.still, plot_px=sections.FILE_PX))
-    assert "repeats end" in drawn and "run ends at 4 M tokens" in drawn and "phase change" in drawn
     assert [*view.windows["run"]].count(one.label) == 0, "the longest run ends with the axis"
-    assert "no phase change" in svg_words(sections.gain_panel(view, view.runs[1], view.still))
 
 
 @pytest.mark.parametrize(("said", "tokens"), [("", 4e6), ("960000", 960e3)])
 def test_the_slider_stands_where_the_address_says_or_at_the_end_of_the_longest_run(said, tokens, shown, monkeypatch):
     monkeypatch.setattr(slider, "unseen_field", lambda *of: said)
     assert slider.moment(shown) == tokens
-
-
-def test_the_loss_along_the_text_ends_with_the_run(shown):
-    view = sections.TrainingFrames.of(shown, False, 2.5e6)
-    for run in shown:
-        cells = sections.slopes_panel(view, run, view.look).datasets["cells"]
-        assert max(cell["until"] for cell in cells) == run.trajectory.tokens[-1]

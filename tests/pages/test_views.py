@@ -8,8 +8,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from cache import Store
-from pages.ui.downloads.footer import headline
-from pages.ui.figures.drawing import TYPE, larger
+from pages.ui.figures.drawing import TYPE
 from pages.ui.page import presentation, runtime
 from pages.ui.page import saved_views as views
 from pages.ui.page.presentation import PRUNED_BY
@@ -63,15 +62,6 @@ def test_a_slide_has_the_name_of_its_view_as_its_title(open_app, nothing_ahead, 
     assert f"<h1>{title}</h1>" in heading and ("heading named" in heading) == (title != "Prune")
 
 
-def test_type_that_a_chart_sets_itself_is_larger_on_a_slide():
-    assert larger({"height": 400, "layer": [{"mark": {"type": "text", "fontSize": 15}}, {"mark": "rect"}]}) == {
-        "height": 400, "layer": [{"mark": {"type": "text", "fontSize": 21}}, {"mark": "rect"}],
-        "config": TYPE,
-    }  # fmt: skip
-    set_by_itself = {"labelFontSize": {"expr": "14"}}
-    assert larger({"axis": set_by_itself})["axis"] == set_by_itself
-
-
 @pytest.fixture
 def stage(monkeypatch, tmp_path):
     """The views and the buttons next to them, the popover open."""
@@ -100,19 +90,6 @@ def test_a_view_without_a_typed_name_is_saved_under_the_proposed_one(stage):
     assert stage.text_input[0].placeholder == "Prune, gpt2 2"
     stage.session_state[presentation.VIEW_NAME] = "Importance", "Importance: demo_pet"
     assert stage.run().text_input[0].placeholder == "Prune, gpt2 2", "the screen drawn before"
-
-
-def test_a_finding_in_bold_names_the_view():
-    said = "**4 of 48 heads are induction heads**: L1H1, L1H2. Without them, accuracy falls to **34%**."
-    assert headline([said, "**Another sentence of the screen**."]) == "4 of 48 heads are induction heads"
-    for nothing in (
-        [],
-        ["97 of 100 right"],
-        ["**97 of 100** right"],
-        [f"**{80 * 'a'}**"],
-        [f"So far, with 16 of 64 questions: {said}"],
-    ):
-        assert headline(nothing) == ""
 
 
 def test_a_proposed_name_is_short_enough_to_save():
