@@ -12,7 +12,7 @@ from headroom import settings
 from pages.ui.page.screens import STORY
 from tests.conftest import REPOSITORY
 from tests.test_imports_go_one_way import FLOORS
-from tests.write_command_line import PAGE, commands_of, page, parser
+from tests.write_command_line import PAGE, page, parser
 
 CONTRIBUTING, ARCHITECTURE = REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "docs" / "architecture.md"
 DOCS = [REPOSITORY / "README.md", REPOSITORY / "SECURITY.md", CONTRIBUTING, *sorted(ARCHITECTURE.parent.glob("*.md"))]
@@ -83,33 +83,6 @@ def test_every_screen_is_in_the_navigation_the_tree_and_the_docs():
 
 def test_every_command_and_option_is_told():
     assert read(PAGE) == page(parser()), "run `.venv/bin/python -m tests.write_command_line`"
-
-
-CHOICES = {
-    ("evaluate", "--order"): "engine.importance.rankings_of OF_ONE_TASK",
-    ("evaluate", "--layer-order"): "engine.importance.layers LAYERS_BY",
-    ("importance", "--score"): "engine.importance.importance WHAT",
-    ("induction", "--variant"): "engine.heads.induction VARIANTS",
-    ("attribute", "--kind"): "engine.heads.ablation KINDS",
-    ("attribute", "--fill"): "engine.heads.ablation FILLS",
-    ("export", "--form"): "engine.export.forms FORMS",
-    ("correlate", "--score"): "engine.importance.importance WHAT",
-    ("sweep", "--order"): "engine.importance.rankings_of OF_MANY_TASKS",
-    ("compare", "--axis"): "engine.studies.compare ALONG",
-    ("compare", "--criteria"): "engine.importance.rankings CRITERIA",
-    ("sweep", "--aggregate"): "engine.importance.rankings AGGREGATES",
-    ("evaluate", "--precision"): "engine.models.loading PRECISIONS",
-    ("importance", "--split"): "engine.questions.tasks SPLITS",
-}
-
-
-@pytest.mark.parametrize(("command", "option"), CHOICES)
-def test_every_choice_is_told(command, option):
-    module, name = CHOICES[command, option].split()
-    choices = getattr(__import__(module, fromlist=[name]), name)
-    [action] = [each for each in commands_of(parser())[command][1]._actions if option in each.option_strings]
-    words = f"{action.help} {' '.join(map(str, action.choices or ()))}"
-    assert {choice for choice in choices if not re.search(rf"(?<![\w-]){choice}(?![\w-])", words)} == set()
 
 
 @pytest.mark.parametrize("path", DOCS, ids=relative)

@@ -38,13 +38,3 @@ def texts(node):
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_no_wait_is_on_a_sentence(file):
     assert sentences(file.read_text()) == []
-
-
-@pytest.mark.parametrize("wait", [
-    'page.get_by_text("Nothing is pruned").wait_for()',
-    'page.get_by_text(re.compile(f"{n} of the heads")).click()',
-    'page.locator("p", has_text="Nothing is pruned").click()',
-    'expect(page.get_by_role("button", name="Measure the curve")).to_be_visible()',
-])  # fmt: skip
-def test_such_a_wait_is_found(wait):
-    assert len(set(sentences(wait))) == 1

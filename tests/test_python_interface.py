@@ -69,11 +69,6 @@ def test_tables_are_those_of_the_files(tmp_path):
     assert np.allclose(result.frame()["score"].to_numpy(), result.value.scores.ravel())
 
 
-def test_errors_are_one_line():
-    with pytest.raises(headroom.HeadroomError, match="task 'nope' is unknown"):
-        headroom.Evaluate(task="nope").run()
-
-
 def test_progress_is_a_bar_in_a_terminal_only(capsys, monkeypatch):
     with ProgressBar() as bar:
         bar(1, 4, "questions", 30.0)

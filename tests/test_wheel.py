@@ -199,13 +199,6 @@ def test_commands_run_from_a_users_folder_and_store_in_the_users_cache_folder(in
     assert is_untouched(folder) and not list((commands.parent).rglob("cache.db"))
 
 
-def test_a_program_asks_the_installed_engine(installed):
-    commands, environment, folder = installed
-    code = "import headroom; print(headroom.ListTasks().run())"
-    told = called(commands / "python", "-c", code, cwd=folder, env=environment)
-    assert "demo_copy" in told and is_untouched(folder)
-
-
 @pytest.mark.slow("two processes import torch, and a model is exported")
 def test_modules_of_a_user_and_of_the_package_live_in_one_process_that_measures_what_a_clone_does(
     installed, tmp_path, capsys, monkeypatch

@@ -5,9 +5,7 @@ Each check says in its docstring what the library does; where it no longer does,
 import ast
 import importlib
 import importlib.util
-import io
 import mmap
-import pickle
 import platform
 import random
 import re
@@ -24,7 +22,6 @@ import transformers
 from engine.architecture import torch_internals, transformers_internals
 from engine.architecture.families import FAMILIES
 from engine.checkpoints import gguf_internals, hub_internals
-from engine.checkpoints import tensor_index as headers
 from engine.checkpoints.gguf_header import read_header
 from engine.distributed import ray_internals
 from engine.kernels import bitsandbytes_internals
@@ -76,15 +73,6 @@ def source(package, name):
     return file_of(package, name).read_text(encoding="utf-8")
 
 
-@uses("torch", "_int_mm")
-def integer_product(tmp_path, monkeypatch):
-    """torch._int_mm multiplies int8 matrices exactly into int32, also into a given tensor."""
-    a, b = torch.full((20, 24), -127, dtype=torch.int8), torch.full((24, 8), 127, dtype=torch.int8)
-    out = torch.empty(20, 8, dtype=torch.int32)
-    assert torch_internals.exact_product(a, b, out) is out and set(out.flatten().tolist()) == {-127 * 127 * 24}
-    assert torch_internals.has_exact_product()
-
-
 @uses("torch", "compile and _dynamo")
 def replaced_compiler(tmp_path, monkeypatch):
     """torch looks up torch.compile and its compiler at each call, so that they can be replaced for a while: decorators
@@ -102,45 +90,6 @@ def replaced_compiler(tmp_path, monkeypatch):
     assert (torch.compile, torch._disable_dynamo) == (before, wrapper) and "torch._dynamo" not in sys.modules
 
 
-@uses("torch", "__class__")
-def replaced_class(tmp_path, monkeypatch):
-    """A module whose class is replaced keeps its parameters and hooks, and runs the new class's forward."""
-
-    class Doubled(torch.nn.Linear):
-        def forward(self, input):
-            return 2 * super().forward(input)
-
-    linear, seen = torch.nn.Linear(2, 2), []
-    linear.register_forward_hook(lambda *told: seen.append(1))
-    expected = 2 * linear(torch.ones(1, 2))
-    torch_internals.replace_class(linear, Doubled)
-    assert torch.equal(linear(torch.ones(1, 2)), expected) and len(seen) == 2
-
-
-@uses("torch", "_utils._rebuild_tensor_v2")
-def names_in_pickles(tmp_path, monkeypatch):
-    """torch.save writes tensors as calls of torch._utils._rebuild_tensor_v2, which headers.py reads as records."""
-    torch.save({"a": torch.zeros(2, 3)}, tmp_path / "model.bin")
-    assert headers.contents(tmp_path / "model.bin")["a"].shape == (2, 3)
-    assert b"torch._utils\n_rebuild_tensor_v2" in (tmp_path / "model.bin").read_bytes()
-
-
-@uses("python", "pickle._Unpickler")
-def unpickler(tmp_path, monkeypatch):
-    """pickle._Unpickler keeps its memo in a table, so that a large index takes no memory."""
-    huge = b"\x80\x02]r\xff\xff\xff\x7f."  # an empty list, put at 2**31 - 1
-    reader = headers._Reader(tmp_path, io.BytesIO(huge))
-    assert isinstance(reader, pickle._Unpickler) and reader.load() == [] and len(reader.memo) == 1
-
-
-@uses("bitsandbytes", "Linear8bitLt")
-def layer_name(tmp_path, monkeypatch):
-    """Linear8bitLt is the class of int8 layers, a torch.nn.Linear."""
-    layer, _ = int8_layer()
-    assert bitsandbytes_internals.is_plain_layer(layer) and isinstance(layer, torch.nn.Linear)
-    assert not bitsandbytes_internals.is_plain_layer(torch.nn.Linear(2, 2))
-
-
 @uses("bitsandbytes", "CB and SCB")
 def weights_and_scales(tmp_path, monkeypatch):
     """An int8 layer keeps CB and SCB on its weight until its first use, and in its state from then on."""
@@ -153,12 +102,6 @@ def weights_and_scales(tmp_path, monkeypatch):
     assert all(map(torch.equal, bitsandbytes_internals.quantized(layer), (data, scales)))
 
 
-@uses("bitsandbytes", "state.threshold")
-def outlier_threshold(tmp_path, monkeypatch):
-    """An int8 layer keeps the threshold that it was made with in its state."""
-    assert bitsandbytes_internals.threshold(int8_layer()[0]) == 6.0
-
-
 @uses("bitsandbytes", "Int8Params")
 def parameters_of_int8(tmp_path, monkeypatch):
     """Int8Params takes CB and SCB as they are, and a layer with them computes by them."""
@@ -167,13 +110,6 @@ def parameters_of_int8(tmp_path, monkeypatch):
     other, x = bitsandbytes_internals.layer_like(layer, data[:4], scales[:4]), torch.ones(3, 16).bfloat16()
     assert other.bias is None and bitsandbytes_internals.threshold(other) == 6.0
     torch.testing.assert_close(other.eval()(x), layer(x)[:, :4])
-
-
-@uses("bitsandbytes", "loggers")
-def loggers_of_bitsandbytes(tmp_path, monkeypatch):
-    """The two modules that log a line a layer use loggers of their own names."""
-    bitsandbytes_internals.bitsandbytes()
-    assert all(importlib.import_module(name).logger.name == name for name in bitsandbytes_internals.QUIET)
 
 
 @uses("transformers", "_attn_implementation")
@@ -285,12 +221,6 @@ def positions_of_llama(tmp_path, monkeypatch):
 
     transformers_internals.replace_positions(model, Positions())
     assert torch.equal(model(tokens).logits, expected) and calls == [[[0, 1, 2]]]
-
-
-@uses("transformers", "MODEL_FOR_CAUSAL_LM_MAPPING")
-def class_of_a_config(tmp_path, monkeypatch):
-    """MODEL_FOR_CAUSAL_LM_MAPPING has the class of language models for each class of configs."""
-    assert transformers_internals.causal_lm_class(transformers.OPTConfig()) is transformers.OPTForCausalLM
 
 
 @uses("transformers", "utils.import_utils.define_import_structure")
