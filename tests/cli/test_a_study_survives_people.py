@@ -104,7 +104,7 @@ def machines(tmp_path_factory):
     """Machines with copies of the embedded model, or in the short form of a random one that is small."""
     model = model_folder()
     if not IS_THOROUGH:
-        model = make_tiny_opt(tmp_path_factory.mktemp("model"), n_layers=4, n_heads=8, d_model=64)
+        model = make_tiny_opt(tmp_path_factory.mktemp("model"))
     return {
         name: Machine(tmp_path_factory.mktemp(name) / f"clone of {name}", model, more)
         for name, more in ELSEWHERE.items()
@@ -141,16 +141,6 @@ def test_the_report_is_the_same_byte_for_byte_but_for_one_line(undisturbed, cont
     reports = [each["report.html"] for each in (mine, found)]
     assert but_for_times(reports[0]) == but_for_times(reports[1])
     assert [report.count(TIMES.encode()) for report in reports] == [1, 1]
-
-
-def test_the_one_line_can_be_left_out_by_anybody(undisturbed, continued):
-    if shutil.which("diff") is None:
-        pytest.skip("this system has no diff")
-    other, _ = continued
-    command = ["diff", "-r", "-I", TIMES, str(undisturbed.out), str(other.out)]
-    assert subprocess.run(command, capture_output=True).stdout == b""
-    del command[2:4]
-    assert b"report.html" in subprocess.run(command, capture_output=True).stdout
 
 
 def test_nothing_else_tells_of_a_machine(undisturbed):

@@ -36,16 +36,7 @@ def of_100_tb(folder):
 
 DAMAGE = {
     "no folder": (shutil.rmtree, ("model", "no such model folder")),
-    "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), ("tokenizer", "add its files")),
-    "no tokenizer in its file": (
-        lambda folder: (folder / "tokenizer.json").write_text("{}"),
-        ("tokenizer.json", "damaged"),
-    ),
     "no config": (lambda folder: (folder / "config.json").unlink(), ("config.json", "missing")),
-    "an empty file": (
-        lambda folder: (folder / "model.safetensors").write_bytes(b""),
-        ("model.safetensors", "cut short"),
-    ),
     "another kind": (lambda folder: configured(folder, model_type="mamba"), ("mamba", "opt", "llama")),
     "too large": (of_100_tb, ("needs about", "is free", "would fit")),
 }
@@ -59,11 +50,6 @@ def test_a_folder_that_is_no_whole_model(damage, cli, questions, tiny_opt, tmp_p
     result = cli("evaluate", "--model", folder, "--task", questions)
     refused(result, 1, *parts)
     assert len(result[2][0]) < 600
-
-
-def test_a_hub_model_that_is_not_here(cli, questions):
-    result = cli("evaluate", "--model", "nobody/nothing", "--task", questions)
-    refused(result, 1, "nobody/nothing is not on this computer", "--download")
 
 
 def test_refusal_names_the_smaller_precision(tiny_opt, monkeypatch):
@@ -126,8 +112,7 @@ def test_empty_file_and_no_file(cli, tiny_opt, tmp_path):
     refused(cli("evaluate", "--model", tiny_opt, "--task", "piqa", "--task-data", tmp_path / "gone"), 1, "gone")
 
 
-@pytest.mark.parametrize("flag", ["--prune-heads", "--prune-ffns"])
-@pytest.mark.parametrize("level", ["120", "-1", "nan", "many", "33.33333"])
+@pytest.mark.parametrize("flag, level", [("--prune-heads", "120"), ("--prune-ffns", "nan"), ("--prune-ffns", "33.333")])
 def test_levels(flag, level, cli, tiny_opt, questions):
     refused(cli("evaluate", "--model", tiny_opt, "--task", questions, f"{flag}={level}"), 2, level[:5], "pruning level")
 
@@ -136,25 +121,13 @@ def test_levels(flag, level, cli, tiny_opt, questions):
     "arguments, part",
     [
         (["--mask", "L99H0"], "'L99H0': this model has layers 0 to 1"),
-        (["--mask", "H3"], "'H3' cannot be read"),
         (["--precision", "int4"], "'int4'"),
-        (["--order", "best"], "'best'"),
-        (["--shots", "-1"], "shots is -1"),
-        (["--limit", "0"], "limit is 0"),
-        (["--limit", "some"], "some"),
-        (["--split", "test"], "'test'"),
-        (["--sample", "last"], "'last'"),
-        (["--threads", "0"], "--threads is 0"),
-        (["--seed", "-1"], "--seed is -1; choose 0 to 2,147,483,647"),
+        (["--limit", "1000001"], "--limit is 1000001; choose 1 to 1,000,000"),
         (["--seed", "9" * 5000], "--seed is '999"),
         (["--seed", "1e400"], "give a whole number"),
-        (["--limit", "1000001"], "--limit is 1000001; choose 1 to 1,000,000"),
-        (["--shots", "65"], "--shots is 65; choose 0 to 64"),
         (["--int8-threshold", "nan"], "--int8-threshold is nan; choose 0 to"),
-        (["--int8-threshold", "-1"], "--int8-threshold is -1"),
         (["--int8-threshold", "1e400"], "--int8-threshold is 1e400"),
         (["--mask", f"L{'9' * 5000}H0"], "cannot be read"),
-        (["--mask", "9" * 5000], "cannot be read"),
         (["--mask", "![x](http://192.0.2.1/a.png)"], "cannot be read"),
         (["--prune-heads", "9" * 5000], "pruning level"),
         (["--cache", "a" * 300], "--cache 'aaa"),
@@ -167,27 +140,6 @@ def test_levels(flag, level, cli, tiny_opt, questions):
 )
 def test_options(arguments, part, cli, tiny_opt, questions):
     refused(cli("evaluate", "--model", tiny_opt, "--task", questions, *arguments), 2, part)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (("continue", "--prompt", "x", "--temperature", "inf"), "--temperature is inf; choose 0 to 2"),
-        (("continue", "--prompt", "x", "--tokens", "0"), "--tokens is 0; choose 1 to 256"),
-        (("losses", "--passage", "The ferry", "--average-tokens", "-1"), "--average-tokens is -1"),
-        (("losses", "--passage", "The ferry", "--window", "9" * 5000), "--window is '999"),
-        (("attribute", "--passage", "The ferry", "--texts", "201"), "--texts is 201; choose 1 to 200"),
-        (("losses", "--text", "/dev/zero"), "is not a regular file"),
-        (("losses", "--text", "a\0b"), "embedded null"),
-        (("losses", "--text", "~nosuchuser"), "~nosuchuser"),
-        (("sweep", "--preset", "paper", "--tasks", "demo_copy"), "cannot be the name of a file"),
-    ],
-)
-def test_options_of_texts(arguments, part, cli, tiny_opt, tmp_path):
-    out = "a\0.csv" if "paper" in arguments else tmp_path / "x.csv"
-    result = cli(*arguments, "--model", tiny_opt, "--precision", "fp32", "--out", out)
-    refused(result, 1 if "/dev/zero" in arguments else 2, part)
-    assert len(result[2][0]) < 500
 
 
 def test_what_nobody_foresaw_is_one_line_and_a_log(cli, tiny_opt, questions, monkeypatch):
@@ -215,57 +167,21 @@ def test_a_library_that_makes_another_error_of_ctrl_c(cli, tiny_opt, questions, 
     assert signal.getsignal(signal.SIGINT) is before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (("importance", "--task", "demo_copy", "--out", "x.xlsx"), ("x.xlsx", ".npz, .csv or .parquet")),
-        (("importance", "--task", "demo_copy", "--out", "x.csv", "--score", "magic"), ("'magic'",)),
-        (("induction", "--out", "x.xlsx"), ("x.xlsx", ".npz, .csv or .parquet")),
-        (("induction", "--out", "x.csv", "--variant", "magic"), ("'magic'", "olsson, bansal")),
-        (("induction", "--out", "x.csv", "--no-bos"), ("leave out --bos/--no-bos",)),
-    ],
-)
-def test_options_of_scores(arguments, parts, cli, tiny_opt):
-    refused(cli(*arguments, "--model", tiny_opt, "--precision", "fp32"), 2, *parts)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("evaluate", "--task", "demo_copy", "--questions-out"),
-        ("importance", "--task", "demo_copy", "--out"),
-        ("induction", "--out"),
-        ("losses", "--passage", "The ferry", "--out"),
-        ("attribute", "--passage", "The ferry", "--out"),
-        ("attention", "--passage", "The ferry", "--heads", "L0H0", "--out"),
-        ("correlate", "--out"),
-        ("sweep", "--out"),
-    ],
-    ids=lambda arguments: arguments[0],
-)
-def test_a_place_that_cannot_be_written_to_is_said_before_any_work(arguments, cli, tmp_path, monkeypatch):
+def test_a_place_that_cannot_be_written_to_is_said_before_any_work(cli, tmp_path, monkeypatch):
+    """Of every command in test_requests.py, but for what the system allows."""
     monkeypatch.setattr(Store, "get", lambda *more: pytest.fail("work was begun"))
-    (tmp_path / "folder.csv").mkdir()
-    refused(cli(*arguments, tmp_path / "gone" / "x.csv"), 1, "x.csv", "does not exist")
-    refused(cli(*arguments, tmp_path / "folder.csv"), 1, "folder.csv", "it is a folder")
     monkeypatch.setattr(os, "access", lambda *more: False)
-    refused(cli(*arguments, tmp_path / "x.csv"), 1, "x.csv", "no permission")
+    refused(cli("induction", "--out", tmp_path / "x.csv"), 1, "x.csv", "no permission")
 
 
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (("correlate", "--score", "toes"), "'toes'"),
         (("correlate", "--shots", "0,many"), "'0,many'"),
         (("correlate", "--shots", ","), "no tasks or shot counts"),
         (("correlate", "--shots", "-1"), "shots is -1"),
-        (("correlate", "--order-questions", "0"), "--order-questions is 0"),
         (("correlate", "--score", "ffns", "--induction"), "--induction compares heads"),
         (("sweep", "--head-levels", "0,120"), "120"),
-        (("sweep", "--ffn-levels", "few"), "'few'"),
-        (("sweep", "--order", "taste"), "'taste'"),
-        (("sweep", "--limit", "0"), "--limit is 0"),
-        (("sweep", "--preset", "novel"), "'novel' is unknown; choose one of paper"),
     ],
 )
 def test_options_of_studies(arguments, part, cli, tiny_opt, questions, tmp_path):
@@ -282,6 +198,7 @@ def test_a_study_of_nothing_says_why(cli, tiny_opt, tmp_path):
     file = tmp_path / "file"
     file.write_text("")
     refused(cli(*command, "--preset", "paper", "--out", file), 1, "cannot make the folder")
+    refused(cli(*command, "--preset", "paper", "--out", "a\0.csv"), 2, "cannot be the name of a file")
 
 
 def test_a_place_that_is_none_is_said_once_for_all_models(cli, monkeypatch):
@@ -289,8 +206,9 @@ def test_a_place_that_is_none_is_said_once_for_all_models(cli, monkeypatch):
     refused(cli("models"), 2, "HEADROOM_PLACE", "'tape'", "such as cpu:4,disk")
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("words", [["tasks"], ["--server.port=1", "--server.headless=true"]], ids=["command", "app"])
+@pytest.mark.parametrize(("by", "words"), [
+    (signal.SIGINT, ["tasks"]), (signal.SIGTERM, ["--server.port=1", "--server.headless=true"]),
+], ids=["command", "app"])  # fmt: skip
 def test_a_signal_while_the_program_starts_is_one_line(by, words, tmp_path):
     """The signal arrives at the first heavy import; Python itself answers one that comes before headroom.py runs."""
     code = f"""

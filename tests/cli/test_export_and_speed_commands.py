@@ -25,14 +25,6 @@ def test_what_is_printed_is_what_lies_beside_the_weights(cli, told, tiny, tmp_pa
     assert found["acc"] == kept["accuracy"]["pruned"]["acc"]
 
 
-def test_what_cannot_be_exported_is_refused_in_one_line(cli, tiny, tmp_path):
-    words = ("export", *tiny, "--out", tmp_path / "out")
-    refused(cli(*words, "--mask", "F1", "--form", "even"), 2, "F1 is pruned and layer 1 keeps 4 heads", "--form small")
-    refused(cli(*words, "--prune-heads", "20"), 2, "--task")
-    refused(cli(*words[:-1], tmp_path / "no" / "out"), 2, "does not exist")
-    assert not list(tmp_path.glob("out*"))
-
-
 def test_a_run_that_is_told_to_stop_leaves_nothing(tiny, tmp_path, warm):
     slow = "import time\n"
     slow += "def stay(*a): print('there', flush=True); time.sleep(600); yield\n"

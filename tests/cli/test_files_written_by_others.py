@@ -42,7 +42,7 @@ from pages.ui.training import live_charts, runs
 from tests import hub_stand_in, synthetic_runs
 from tests.cli.conftest import refused
 from tests.conftest import IS_THOROUGH
-from tests.engine.fixtures import foreign_run, small_run
+from tests.engine.fixtures import foreign_run, in_turns, small_run
 
 DEEP = 100_000
 HAS_PIPES = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
@@ -334,9 +334,9 @@ def test_a_file_is_read_only_if_it_is_regular_and_not_too_large(tmp_path):
 
 
 @HAS_PIPES
-@pytest.mark.parametrize("name", ["held_out.npy", "log.jsonl", "recipe.json", "lock", "step32/config.json",
-                                  "step32/tokenizer_config.json"])  # fmt: skip
-@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("name, kind", in_turns(
+    ["held_out.npy", "log.jsonl", "recipe.json", "lock", "step32/config.json", "step32/tokenizer_config.json"],
+    ["pipe", "device"]))  # fmt: skip
 def test_a_pipe_or_device_in_a_run_blocks_neither_trajectory_nor_train(name, kind, cli, tmp_path):
     run = small_run(tmp_path / "run")
     file = run.folder / name

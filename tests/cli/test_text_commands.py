@@ -102,20 +102,14 @@ def test_the_lens_is_a_table_of_layers_and_tokens(told, tiny, text, tmp_path):
     ("command", "options", "code", "part"),
     [
         ("losses", ("--passage", "Nothing"), 2, "'Nothing'"),
-        ("losses", (), 2, "exactly one of --text"),
         ("losses", ("--passage", "The ferry", "--from-task", "demo_copy"), 2, "exactly one of --text"),
-        ("losses", ("--text", "gone.txt"), 1, "gone.txt"),
         ("losses", ("--passage", "The ferry", "--mask", "L99H9"), 2, "L99H9"),
         ("losses", ("--passage", "The ferry", "--stride", "999"), 2, "999"),
         ("losses", ("--passage", "The ferry", "--other-model", "gone/"), 1, "gone"),
         ("attribute", ("--passage", "Three languages", "--kind", "pattern-preserving"), 1, "512 tokens"),
-        ("attribute", ("--passage", "Three languages", "--kind", "half"), 2, "'half'"),
-        ("attribute", ("--passage", "The ferry", "--fill", "median"), 2, "median"),
         ("attribute", ("--from-task", "no_such_task"), 2, "no_such_task"),
         ("attention", ("--passage", "The ferry", "--heads", "3,5"), 2, "'3'"),
         ("attention", ("--passage", "The ferry", "--heads", ","), 2, "names no head"),
-        ("attention", ("--passage", "The ferry", "--heads", "L99H0"), 2, "L99H0"),
-        ("continue", ("--prompt", "One", "--mask", "L99H9"), 2, "L99H9"),
     ],
 )
 def test_bad_options(command, options, code, part, cli, tmp_path):
@@ -139,13 +133,12 @@ def test_texts_are_as_many_as_on_screen_where_no_number_is_given(arguments, n_te
     refused(cli(*arguments, "--out", tmp_path / "out.csv"), 2, f"{n_texts} texts are asked for")
 
 
-@pytest.mark.parametrize("command", ["losses", "attribute"])
-def test_bad_files(command, cli, tmp_path):
+def test_bad_files(cli, tmp_path):
     file = tmp_path / "own.txt"
     for raw, part in ((b"\xff\xfe", "not UTF-8"), (b"  ", "only whitespace"), (b"x" * 1_000_001, "1,000,001")):
         file.write_bytes(raw)
-        refused(cli(command, "--text", file, "--out", tmp_path / "out.csv"), 1, part)
-    refused(cli(command, "--passage", passages()[0].title, "--out", tmp_path / "out.txt"), 2, "must end in")
+        refused(cli("losses", "--text", file, "--out", tmp_path / "out.csv"), 1, part)
+    refused(cli("losses", "--passage", passages()[0].title, "--out", tmp_path / "out.txt"), 2, "must end in")
 
 
 def test_a_prompt_is_continued_by_both_models(told, tiny, tiny_opt, tmp_path):
@@ -179,12 +172,6 @@ def test_idealised_heads_in_a_text_and_a_task(told, tiny, text):
     assert found["questions"]["n"] == 8 and set(found["questions"]["acc"]) == set(losses)
     again = told(*words)
     assert again["cached"] and again["texts"] == found["texts"] and again["questions"] == found["questions"]
-
-
-def test_idealise_says_what_is_missing(cli, tiny):
-    refused(cli("idealize", *tiny, "--heads", "L0H1"), 2, "--passage")
-    refused(cli("idealize", *tiny, "--heads", "", "--task", "demo_copy"), 2, "no head is named")
-    refused(cli("idealize", *tiny, "--heads", "L0H1", "--mask", "L0H*", "--task", "demo_copy"), 2, "pruned already")
 
 
 def test_what_does_not_fit_the_window_is_said(cli, tiny, tiny_opt, tmp_path):

@@ -191,10 +191,9 @@ def test_a_deleted_snapshot_is_named_and_the_others_stay(run, cli, told, text):
 
 
 @pytest.mark.parametrize("recipe, says", [
-    (b"{", "damaged"), (b"[]", "damaged"), (b'{"recipe": 3}', "damaged"),
+    (b"{", "damaged"), (b'{"recipe": 3}', "damaged"),
     (json.dumps({"recipe": {**TINY.as_json(), "version": 99}}).encode(), "another version of Headroom (recipe 99"),
     (json.dumps({"recipe": {**TINY.as_json(), "n_layers": "two"}}).encode(), "cannot be read"),
-    (json.dumps({"recipe": {**TINY.as_json(), "period": [8]}}).encode(), "cannot be read"),
     (json.dumps({"recipe": {**TINY.as_json(), "n_layers": 9}}).encode(), "9 layers"),
 ])  # fmt: skip
 def test_a_damaged_recipe_is_one_line(recipe, says, run):
@@ -319,38 +318,25 @@ def test_bad_input_gets_one_line(cli, text, tmp_path):
     some = ("--text", text, "--tokens", 1280, "--batch", 4)
     refused(trained("--text", tmp_path / "gone"), 1, "gone does not exist", "give a folder")
     (tmp_path / "bare").mkdir()
-    refused(trained("--text", tmp_path / "bare"), 1, "no training text found", "bare")
-    (tmp_path / "binary").mkdir()
-    (tmp_path / "binary" / "a").write_bytes(bytes(5000))
-    refused(trained("--text", tmp_path / "binary"), 1, "no training text found", "binary")
-    refused(trained("--text", tmp_path / "binary" / "a"), 1, "no training text found")
+    (tmp_path / "bare" / "a").write_bytes(bytes(5000))
+    for found in ("bare", "bare/a"):
+        refused(trained("--text", tmp_path / found), 1, "no training text found", found)
     (tmp_path / "short.txt").write_text("a few words")
     refused(trained("--text", tmp_path / "short.txt"), 1, "too short for a vocabulary of 280", "give more text")
     (tmp_path / "shorter.txt").write_text("abcdefghij klmnop qrstuv wxyz aabbcc ddeeff gghhii jjkkll mmnnoo " * 3)
     refused(trained("--text", tmp_path / "shorter.txt"), 1, "512 tokens")
     refused(trained("--text", text, "--tokens", 10**9), 1, "the run reads", "give more text, or fewer tokens")
-    refused(trained("--text", text, "--vocabulary", 60_000), 1, "too short for a vocabulary of 60000")
     refused(trained("--vocabulary", 100), 2, "--vocabulary is 100", "259")
     refused(trained("--width", 15), 2, "a width of 15 for 2 heads")
     refused(trained("--period", "8:64"), 2, "--period is '8:64'; write two whole numbers like 8-64")
     refused(trained("--repeats", "0.5", "--period", "9-60"), 2, "periods 9 to 60")
     refused(trained("--tokens", 10), 2, "10 tokens", "one step")
-    refused(trained("--recipe", "nose"), 2, "'nose'", "smeared")
     assert not out.exists(), "nothing is left of what was refused"
     (tmp_path / "file").write_text("")
     refused(trained(*some, where=tmp_path / "file" / "run"), 1, "no run can be written into", "another folder")
     refused(trained(*some, where=text), 2, "not empty and holds no run", "give a new folder")
     assert trained(*some)[0] == 0
     refused(trained(*some, "--seed", 1), 2, "holds another run", "give another folder")
-
-
-def test_a_folder_that_is_not_writable(text, tmp_path, monkeypatch):
-    def denied(*_, **__):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-    monkeypatch.setattr("pathlib.Path.mkdir", denied)
-    with pytest.raises(HeadroomError, match="Permission denied.*give another folder"):
-        begin(tmp_path / "run", TINY, text)
 
 
 def test_every_named_recipe_is_whole():
