@@ -41,11 +41,6 @@ LLAMA_3_2 = LLAMA_3_1.replace(
     '{%- else %}{%- set date_string = "1 Jan 1970" %}{%- endif %}',
 )
 
-MISTRAL_V1 = """{{ bos_token }}{% for message in messages %}
-{%- if (message.role == 'user') != (loop.index0 % 2 == 0) %}
-{{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}
-{%- if message.role == 'user' %}{{ '[INST] ' + message.content + ' [/INST]' }}
-{%- else %}{{ message.content + eos_token + ' ' }}{% endif %}{% endfor %}"""
 
 MISTRAL_V3 = """{%- if messages[0]["role"] == "system" %}{%- set system_message = messages[0]["content"] %}
 {%- set loop_messages = messages[1:] %}{%- else %}{%- set loop_messages = messages %}{%- endif %}
@@ -72,42 +67,6 @@ MISTRAL_V3 = """{%- if messages[0]["role"] == "system" %}{%- set system_message 
     {%- elif message["role"] == "assistant" %}{{- " " + message["content"]|trim + eos_token}}
     {%- else %}{{- raise_exception("Only user and assistant roles are supported") }}{%- endif %}
 {%- endfor %}
-"""
-
-MISTRAL_V7 = """{{- bos_token }}{% for message in messages %}
-{%- if message.role == 'system' %}{{- '[SYSTEM_PROMPT] ' + message.content + '[/SYSTEM_PROMPT]' }}
-{%- elif message.role == 'user' %}{{- '[INST] ' + message.content + '[/INST]' }}
-{%- else %}{{- ' ' + message.content + eos_token }}{%- endif %}{% endfor %}"""
-
-MISTRAL_SMALL = """{%- set today = strftime_now("%Y-%m-%d") %}
-{%- set default_system_message = "You are a model.\\nThe current date is " + today + ".\\n\\n" %}
-{{- bos_token }}
-{%- if messages[0]['role'] == 'system' %}
-    {%- if messages[0]['content'] is string %}{%- set system_message = messages[0]['content'] %}
-    {%- else %}{%- set system_message = messages[0]['content'][0]['text'] %}{%- endif %}
-    {%- set loop_messages = messages[1:] %}
-{%- else %}{%- set system_message = default_system_message %}{%- set loop_messages = messages %}{%- endif %}
-{{- '[SYSTEM_PROMPT]' + system_message + '[/SYSTEM_PROMPT]' }}
-{%- for message in loop_messages %}
-    {%- if message['role'] == 'user' %}
-        {%- if message['content'] is string %}{{- '[INST]' + message['content'] + '[/INST]' }}
-        {%- else %}{%- for block in message['content'] %}{{- block['text'] }}{%- endfor %}{%- endif %}
-    {%- elif message['role'] == 'assistant' %}{{- message['content'] + eos_token }}
-    {%- else %}{{- raise_exception('Only user, system and assistant roles are supported!') }}{%- endif %}
-{%- endfor %}"""
-
-QWEN_2_5 = """{%- if tools %}{{- '<|im_start|>system\\n' }}{{- '# Tools' }}
-{%- for tool in tools %}{{- "\\n" }}{{- tool | tojson }}{%- endfor %}{{- '<|im_end|>\\n' }}
-{%- else %}
-    {%- if messages[0]['role'] == 'system' %}{{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}
-    {%- else %}{{- '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}{%- endif %}
-{%- endif %}
-{%- for message in messages %}
-    {%- if (message.role == "user") or (message.role == "system" and not loop.first) or (message.role == "assistant" and not message.tool_calls) %}
-        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
 """
 
 QWEN_3 = """{%- if tools %}{{- raise_exception('tools') }}{%- elif messages[0].role == 'system' %}
@@ -173,20 +132,6 @@ GEMMA_3 = """{{ bos_token }}
 {%- if add_generation_prompt -%}{{'<start_of_turn>model
 '}}{%- endif -%}"""
 
-PHI_3 = """{% for message in messages %}{% if message['role'] == 'system' and message['content'] %}{{'<|system|>
-' + message['content'] + '<|end|>
-'}}{% elif message['role'] == 'user' %}{{'<|user|>
-' + message['content'] + '<|end|>
-'}}{% elif message['role'] == 'assistant' %}{{'<|assistant|>
-' + message['content'] + '<|end|>
-'}}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>
-' }}{% else %}{{ eos_token }}{% endif %}"""
-
-PHI_4 = """{% for message in messages %}{% if message['role'] == 'system' and 'tools' in message and message['tools'] is not none %}
-{{- '<|' + message['role'] + '|>' + message['content'] + '<|tool|>' + message['tools'] + '<|/tool|>' + '<|end|>' }}
-{%- else %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endif %}{% endfor %}
-{%- if add_generation_prompt %}{{ '<|assistant|>' }}{% else %}{{ eos_token }}{% endif %}"""
-
 GRANITE_3 = """{%- if messages[0]['role'] == 'system' %}
     {%- set system_message = messages[0]['content'] %}{%- set loop_messages = messages[1:] %}
 {%- else %}
@@ -209,12 +154,6 @@ GRANITE_3 = """{%- if messages[0]['role'] == 'system' %}
     {%- endif %}
 {%- endfor %}"""
 
-SMOLLM_2 = """{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system
-You are a helpful AI assistant named SmolLM<|im_end|>
-' }}{% endif %}{{'<|im_start|>' + message['role'] + '
-' + message['content'] + '<|im_end|>' + '
-'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant
-' }}{% endif %}"""
 
 SMOLLM_3 = """{%- if enable_thinking is not defined -%}{%- set enable_thinking = true -%}{%- endif -%}
 {%- if enable_thinking -%}{%- set reasoning_mode = "/think" -%}{%- else -%}{%- set reasoning_mode = "/no_think" -%}{%- endif -%}
@@ -244,15 +183,6 @@ SMOLLM_3 = """{%- if enable_thinking is not defined -%}{%- set enable_thinking =
     {{- "<|im_start|>assistant\\n" if reasoning_mode == "/think" else "<|im_start|>assistant\\n<think>\\n\\n</think>\\n" -}}
 {%- endif -%}"""
 
-OLMO_2 = """{{ bos_token }}{% for message in messages %}{% if message['role'] == 'system' %}{{ '<|system|>
-' + message['content'] + '
-' }}{% elif message['role'] == 'user' %}{{ '<|user|>
-' + message['content'] + '
-' }}{% elif message['role'] == 'assistant' %}{% if not loop.last %}{{ '<|assistant|>
-' + message['content'] + eos_token + '
-' }}{% else %}{{ '<|assistant|>
-' + message['content'] + eos_token }}{% endif %}{% endif %}{% if loop.last and add_generation_prompt %}{{ '<|assistant|>
-' }}{% endif %}{% endfor %}"""
 
 OLMO_3 = """{%- set has_system = messages|selectattr('role', 'equalto', 'system')|list|length > 0 -%}
 {%- if not has_system -%}{{- '<|im_start|>system\\nYou are Olmo. ' -}}
@@ -283,21 +213,6 @@ COMMAND_R = """{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set loo
 {%- elif message['role'] == 'assistant' %}{{ '<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>'  + content.strip() + '<|END_OF_TURN_TOKEN|>' }}{% endif %}{% endfor %}
 {%- if add_generation_prompt %}{{ '<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>' }}{% endif %}"""
 
-STABLELM = """{% for message in messages %}
-{% if message['role'] == 'user' %}
-{{ '<|user|>
-' + message['content'] + eos_token }}
-{% elif message['role'] == 'system' %}
-{{ '<|system|>
-' + message['content'] + eos_token }}
-{% elif message['role'] == 'assistant' %}
-{{ '<|assistant|>
-'  + message['content'] + eos_token }}
-{% endif %}
-{% if loop.last and add_generation_prompt %}
-{{ '<|assistant|>' }}
-{% endif %}
-{% endfor %}"""
 
 FALCON = """{% for message in messages %}{% if not loop.first %}{{ '\\n' }}{% endif %}
 {%- if message['role'] == 'system' %}{{ message['content'] }}
@@ -325,33 +240,22 @@ def _added(content: str) -> dict[str, Any]:
 
 
 S = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-IM = {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "pad_token": "<|im_end|>"}
 LLAMA_3 = {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>"}
 FAST, END = {"tokenizer_class": "PreTrainedTokenizerFast"}, "<|endoftext|>"
 STYLES = {
     "llama 2": Style("llama", LLAMA_2, {name: _added(token) for name, token in S.items()} | {"pad_token": None}),
     "llama 3.1": Style("llama", LLAMA_3_1, FAST | LLAMA_3),
     "llama 3.2": Style("llama", LLAMA_3_2, FAST | LLAMA_3),
-    "mistral v1": Style("mistral", MISTRAL_V1, {"tokenizer_class": "LlamaTokenizer", **S}),
     "mistral v3": Style("mistral", MISTRAL_V3, {"tokenizer_class": "LlamaTokenizerFast", **S}),
-    "mistral v7": Style("mistral", MISTRAL_V7, {"tokenizer_class": "LlamaTokenizer", **S, "pad_token": "<pad>"}),
-    "mistral small": Style("mistral", MISTRAL_SMALL, S),
-    "qwen 2.5": Style("qwen2", QWEN_2_5, {"bos_token": None, "eos_token": "<|im_end|>", "pad_token": END}),
     "qwen 3": Style("qwen3", QWEN_3, {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>"}),
     "gemma 2": Style("gemma2", GEMMA_2),  # its class says which tokens it has
     "gemma 3": Style("gemma3_text", GEMMA_3, {
         "tokenizer_class": "GemmaTokenizer", "bos_token": "<bos>", "image_token": "<image_soft_token>",
         "extra_special_tokens": {"boi_token": "<start_of_image>"}}),
-    "phi 3": Style("phi3", PHI_3, {"tokenizer_class": "LlamaTokenizer", **S, "eos_token": END}),
-    "phi 4": Style("phi3", PHI_4, {"tokenizer_class": "GPT2TokenizerFast", "bos_token": END, "eos_token": END}),
     "granite 3": Style("granite", GRANITE_3, {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<|end_of_text|>"}),
-    "smollm 2": Style("llama", SMOLLM_2, {"tokenizer_class": "GPT2Tokenizer", **IM}),
     "smollm 3": Style("smollm3", SMOLLM_3, {**FAST, "bos_token": None, "eos_token": "<|im_end|>"}),
-    "olmo 2": Style("olmo2", OLMO_2, {"tokenizer_class": "GPT2Tokenizer", "bos_token": END, "eos_token": END}),
     "olmo 3": Style("olmo3", OLMO_3, {"tokenizer_class": "GPT2Tokenizer", "bos_token": END, "eos_token": END}),
     "command r": Style("cohere", COMMAND_R, {"tokenizer_class": "CohereTokenizerFast", "unk_token": None}),
-    "stablelm": Style("stablelm", STABLELM, {"tokenizer_class": "GPTNeoXTokenizerFast", "eos_token": END}),
-    "zephyr": Style("mistral", STABLELM, {"tokenizer_class": "LlamaTokenizer", **S, "additional_special_tokens": ["<s>"]}),
     "falcon": Style("falcon", FALCON, FAST | {"eos_token": END}),
 }  # fmt: skip
 _USER, _ANSWER = (

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from engine.errors import HeadroomError, UsageError
+from engine.errors import HeadroomError
 from engine.heads.ablation import Ablating, HeadAblations, head_ablations, mean_outputs, patterns_of
 from engine.measurement import Workload
 from engine.models.masks import Mask, Means, parse_edits, parse_mask, pruned
@@ -245,8 +245,3 @@ def test_an_ablated_head_gives_its_mean_over_all_measured_texts(folder_of, model
         log_p = model.model(torch.tensor(rows[1:])).logits[0].log_softmax(-1)
     expected = -log_p[range(len(rows[1]) - 1), rows[1][1:]].numpy()
     np.testing.assert_allclose(found.ablated[1][1, 2], expected, atol=1e-4)
-
-
-@pytest.mark.parametrize(("kind", "fill"), [("half", "zero"), ("full", "median")])
-def test_unknown_ablations(kind, fill, model_of):
-    refused_by(UsageError, "choose one of", lambda: Ablating(Mask.full(model_of("opt").identity.shape), kind, fill))

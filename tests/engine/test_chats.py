@@ -172,10 +172,6 @@ def test_what_a_template_may_use_is_what_transformers_gives_it(source, tmp_path,
         assert our_text(template, MESSAGES[1:]) == expected
 
 
-def test_the_system_message_is_left_out_where_a_template_refuses_it():
-    assert ChatTemplate(TEMPLATES["no system"]).render([MESSAGES[:2]]) == [f"<{MESSAGES[1]['content']}>"]
-
-
 @pytest.mark.slow("waits until a process has used a second")
 @pytest.mark.parametrize(
     ("source", "problem"),

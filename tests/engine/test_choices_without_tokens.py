@@ -113,10 +113,3 @@ def test_questions_of_no_file_are_named_by_their_number(merging):
 
 def encoded(asked, tokenizer):
     return encode_questions(asked, tokenizer, False, 256)
-
-
-def test_numbers_in_words():
-    assert numbered("row", [3]) == numbered("row", [3, 3]) == "row 3"
-    assert numbered("row", [17, 3]) == "rows 3 and 17" and numbered("row", [20, 3, 17]) == "rows 3, 17 and 20"
-    assert numbered("row", range(5), most=3) == "rows 0, 1, 2 and 2 others"
-    assert numbered("row", range(4), most=3) == "rows 0, 1, 2 and 3"

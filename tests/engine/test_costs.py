@@ -76,15 +76,6 @@ def test_heads_of_a_layer_that_keeps_most_are_masked(asked_of_eight):
     assert found.n_heads_masked == 0 and "the others masked" not in " ".join(costs.notes(found, many))
 
 
-def test_where_nothing_is_sliced_the_times_say_nothing(asked_of_eight):
-    asked = asked_of_eight
-    one = mask_of(asked, "L0H0")
-    said = " ".join(costs.notes(measured(asked, one), one))
-    assert "What differs is noise" in said and "0 of 1 pruned heads are sliced" in said and "times as long" not in said
-    full = Mask.full(asked[1].shape)
-    assert "all three are the same model" in " ".join(costs.notes(measured(asked, full, timed=False), full))
-
-
 def test_times_are_measured_and_stored_with_the_load(asked):
     mask = mask_of(asked, "L0H0-1 F1")
     assert stored(asked, mask) is None and stored(asked, mask, timed=False) is None

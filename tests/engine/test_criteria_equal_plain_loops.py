@@ -7,7 +7,6 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine.accuracy.evaluation import accuracy, evaluation
-from engine.errors import UsageError
 from engine.importance.importance import FUNCTION_VECTOR, GRADIENTS, OF_ACTIVITY, OF_PROMPTS, WHAT, importance
 from engine.importance.rankings import CRITERIA, passes
 from engine.importance.rankings_of import OF_ONE_TASK
@@ -375,12 +374,3 @@ def test_oracle_is_the_accuracy_lost(what, tiny_opt, tmp_path, session):
         without = final(evaluation(*about[1:], mask).run(about[0]))
         assert score == pytest.approx(accuracy(full).acc - accuracy(without).acc)
     assert len(set(scores.tie_break.ravel())) == scores.scores.size
-
-
-def test_an_unknown_score_is_named(tiny_opt, tmp_path, session):
-    with pytest.raises(UsageError, match="magic"):
-        list(
-            importance(*train_questions(session, tiny_opt, tmp_path, 4)[1:], "magic").run(
-                train_questions(session, tiny_opt, tmp_path, 4)[0]
-            )
-        )

@@ -255,18 +255,14 @@ def test_a_file_has_no_revisions(file):
 FIELDS_REFUSED = {
     "an adapter": ({"general.type": "adapter"}, "adapter"),
     "a projector": ({"general.type": "mmproj"}, "vision projector"),
-    "an older projector": ({"general.architecture": "clip"}, "vision projector"),
     "a shard": ({"split.count": 3}, "one of 3 files"),
     "an encoder": ({"general.architecture": "nomic-bert"}, "embedding model"),
-    "an embedding model": ({"pooling_type": 3}, "embedding model"),
     "a mixture": ({"expert_count": 8}, "mixture of 8 experts"),
     "an unknown family": ({"general.architecture": "rwkv7"}, "architecture 'rwkv7'"),
-    "a family for others": ({"general.architecture": "mamba"}, "architecture 'mamba'"),
     "no tokenizer": ({"tokenizer.ggml.tokens": None}, "no tokenizer"),
     "a tokenizer that transformers lacks": ({"tokenizer.ggml.model": "rwkv"}, "rwkv"),
     "a bias without a place": ({}, "attn_q.bias"),
     "another width": ({"feed_forward_length": 32}, "ffn_gate.weight is|ffn_.*should be"),
-    "more layers": ({"block_count": 4}, "is missing"),
     "fewer layers": ({"block_count": 2}, "no place"),
 }
 
@@ -299,7 +295,6 @@ CONTENT_REFUSED = {
     "a pointer": (lambda content: b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
     "a page": (lambda content: b"<!DOCTYPE html>", "web page"),
     "many fields": (lambda content: content[:16] + struct.pack("<Q", 2**60) + content[24:], "damaged or cut short"),
-    "many tensors": (lambda content: content[:8] + struct.pack("<Q", 2**60) + content[16:], "damaged or cut short"),
     "an unknown type": (unknown_type, "tensors of type type 99"),
     "a type that nobody reads": (lambda content: unknown_type(content, 24), "tensors of type I8"),
 }

@@ -119,19 +119,6 @@ def test_a_corpus_that_cannot_be_read_is_refused(tiny_opt, tmp_path, session):
     assert corpus_of(str(tmp_path), session.store).text == "first\n\nsecond"
 
 
-def test_a_stopped_run_resumes_where_it_was(tiny_opt, session):
-    target = target_in(session, tiny_opt, "fp32", bos=True)
-    wanted = heads_in_corpus(target, Corpus("text", TEXTS, 20, LENGTH))
-    whole = wanted.whole().characters["patterns"]
-    for step in wanted.run(session):
-        if step.value is not None and len(step.value) >= 8:
-            break
-    some = wanted.so_far(session)
-    assert some is not None and len(some) == 8 and wanted.stored(session) is None
-    assert wanted.left(session).characters["patterns"] < whole
-    assert len(final(wanted.run(session))) == 20 and wanted.stored(session) is not None
-
-
 def known_heads():
     """A HeadsInCorpus of two heads over 20 windows of ten tokens: head 0 looks at the previous token, head 1 at what
     followed an earlier copy in most windows."""

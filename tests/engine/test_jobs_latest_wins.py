@@ -124,17 +124,6 @@ def test_background_work_gives_way_and_comes_back(jobs):
     assert (end.state, end.done, background.starts, background.closes) == ("done", 2, 2, 2)
 
 
-def test_equal_priority_does_not_give_way(jobs):
-    first, second = Work(2), Work(1)
-    jobs.put("a", Job("a", first))
-    first.wait_started()
-    jobs.put("b", Job("b", second))
-    second.release()
-    first.release(2)
-    assert jobs.join("b", WAIT_S).state == "done"
-    assert first.starts == 1
-
-
 class Panic(BaseException):
     """What a panic in Rust code looks like from Python: not an Exception."""
 
@@ -179,15 +168,6 @@ def test_a_failing_clean_up_is_a_failure(jobs):
     jobs.cancel("accuracy")
     work.release()
     assert jobs.join("accuracy", WAIT_S).error.startswith("unexpected: OSError: disk gone; ")
-
-
-def test_join_gives_up_after_its_timeout(jobs):
-    work = Work(1)
-    jobs.put("accuracy", Job("a", work))
-    work.wait_started()
-    assert jobs.join("accuracy", 0.01).state == "running"
-    assert jobs.join("never used", 0.01) is None
-    work.release()
 
 
 def test_after_long_work_the_worker_is_at_rest_once_nothing_is_left(monkeypatch):

@@ -80,8 +80,6 @@ def test_unrelated_words_stand_for_the_choices_of_examples_and_question(chat, tm
     ("demo_sort", 1, "shuffled", "at least 2 examples in the prompt; got 1"),
     ("demo_blank", 5, "shuffled", "answers that follow the question; choose true labels"),
     ("demo_blank", 5, "unrelated", "the same choices in all questions, at most 10; choose shuffled labels"),
-    ("demo_copy", 5, "unrelated", "choose shuffled labels, or a task such as rte or demo_outfit"),
-    ("pairs_capital", 5, "unrelated", "the same choices in all questions"),
 ])  # fmt: skip
 def test_tasks_without_such_labels_are_refused(task, shots, labels, match):
     refused_by(HeadroomError, match, lambda: get_requests(TaskSpec(task, shots, labels=labels)))

@@ -106,9 +106,7 @@ def test_places_are_typed_in_order(text, found):
     assert places(text) == found
 
 
-@pytest.mark.parametrize(
-    "text", ["cpu4", "cpu:-1", "tape", "cpu:4;disk", "cpu,disk", "cpu:1,disk:1,cpu", ",", "cpu:4,"]
-)
+@pytest.mark.parametrize("text", ["cpu:-1", "tape", "cpu,disk", "cpu:1,disk:1,cpu", ","])
 def test_nonsense_is_refused_in_one_line(text, folder, placed):
     placed(text)
     refused_by(UsageError, "HEADROOM_PLACE", lambda: load(LoadSpec(str(folder), "fp32")))

@@ -15,13 +15,12 @@ from engine.architecture.families import FAMILIES
 from engine.checkpoints.compact_checkpoint import stock_config
 from engine.checkpoints.tensors import stored_tensors
 from engine.demo import model_folder
-from engine.errors import UsageError
 from engine.models import loading
 from engine.models.in_memory import Models
 from engine.models.loading import LoadSpec, identify, load
 from engine.models.patterns import visited
 from engine.placement.placement import device_map
-from tests.engine.fixtures import STOCK, TINY, bare, configured, family_folder, in_turns, python, refused_by
+from tests.engine.fixtures import STOCK, TINY, bare, configured, family_folder, in_turns, python
 
 TOKENS = torch.tensor([[2, 40, 41, 99, 300]])
 
@@ -201,10 +200,6 @@ def test_the_embedded_model_takes_the_same_path():
     assert type(loaded.model).__name__ == "OPTForCausalLM" and loaded.identity.folder == model_folder()
     assert loaded.tokenizer("a river")["input_ids"][0] == 2 and loaded.identity.default_bos
     assert sum(file.stat().st_size for file in model_folder().iterdir()) < 30_000_000
-
-
-def test_an_unknown_precision_is_refused():
-    refused_by(UsageError, "int4", lambda: LoadSpec("demo", "int4"))
 
 
 ARENAS = """

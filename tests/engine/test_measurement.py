@@ -19,16 +19,6 @@ HEAD = (1, 0)
 TEXTS = {"short": "The cat sat on the mat.", "long": "The cat sat on the mat, and the dog lay on the floor."}
 
 
-def test_stored_and_left_before_and_after(session, target):
-    wanted = ov_tokens(target, TEXTS["short"], HEAD)
-    assert wanted.stored(session) is None and wanted.left(session) == Workload({"forward": len(TEXTS["short"])})
-    assert session.models.loaded is None
-    found = final(wanted.run(session))
-    np.testing.assert_array_equal(wanted.stored(session).own, found.own)
-    assert wanted.look(session).is_complete
-    assert last(wanted.run(session)).cached
-
-
 def test_only_missing_records_are_left(session, target):
     some, wanted = ({"short": TEXTS["short"]}, TEXTS)
     list(head_in_texts(target, some, HEAD).run(session))

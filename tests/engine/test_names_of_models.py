@@ -23,11 +23,6 @@ def test_a_hub_id_with_and_without_a_revision(typed, repo, revision):
     assert (name.repo, name.revision, name.folder) == (repo, revision, None) and str(name) == typed.strip()
 
 
-def test_a_revision_is_part_of_the_name():
-    assert with_revision("a/b", "v1") == "a/b@v1" and LoadSpec("a/b@v1") != LoadSpec("a/b@v2")
-    assert str(model_name("a/b@main")) == "a/b"
-
-
 def test_a_folder_may_have_an_at_in_its_name(tmp_path):
     (tmp_path / "mine@home").mkdir()
     assert model_name(f"{tmp_path}/mine@home").folder == (tmp_path / "mine@home").resolve()

@@ -8,14 +8,13 @@ import pytest
 import torch
 
 from engine.accuracy.evaluation import evaluation
-from engine.errors import UsageError
 from engine.importance.layers import LAYERS_BY, block_influence, greedy, layer_order, n_passes
 from engine.importance.rankings_of import QUICK, Evidence, Pruning, Ranking, evidence, orders_of
 from engine.models.in_memory import Models
 from engine.models.masks import Mask, parse_edits, parse_mask, without_layers
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from tests.engine.fixtures import EXAMINED, caught, finished, questions_in, refused_by, target_in, write_questions
+from tests.engine.fixtures import EXAMINED, caught, finished, questions_in, target_in, write_questions
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +150,3 @@ def test_quick_gradient_is_gradient_from_eight_questions(folder_of, file, sessio
     found = final(orders_of(target, pruning).run(session))
     expected = orders_of(target, replace(pruning, ranking=Ranking("gradient", n_questions=n))).stored(session)
     assert found.heads.tolist() == expected.heads.tolist() and found.ffns.tolist() == expected.ffns.tolist()
-
-
-def test_an_unknown_order_of_layers_is_named():
-    refused_by(UsageError, "magic", lambda: Ranking(layers_by="magic"))

@@ -14,7 +14,6 @@ from engine.errors import HeadroomError
 from engine.questions.pair_files import DELIMITERS, read_pair_file
 from engine.questions.requests import TaskSpec, get_requests
 from engine.questions.word_pairs import read_pairs
-from engine.requests import Evaluate
 from tests.engine.fixtures import refused_by
 
 MARKS = {"utf-8": b"", "utf-8-sig": b"", "utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE,
@@ -78,18 +77,14 @@ def test_rows_are_the_lines_of_the_file(tmp_path):
     ("content", "reason"),
     [
         (b"", "x.csv is empty: 0 columns; write two per task"),
-        (b"\n \n", "is empty"),
         (b"a,b,c\n1,2,3\n", "3 columns, with commas between cells; write two per task"),
         (b"a\n1\n", "1 columns, with commas or tabs or semicolons or vertical bars"),
         (b"sep=;\na,b\n1,2\n", "1 columns, with semicolons between cells"),
         (b"a,b\n1,2\n\n3,4,5\n", "row 4: 3 cells, expected 2; quote text with commas"),
-        (b"sep=;\na;b\n1;2;3\n", "row 3: 3 cells, expected 2; quote text with semicolons"),
         (b"a,b\n1,\n", "row 2: '1' has no b; fill in both"),
-        (b"a,b\n1\n", "row 2: '1' has no b; fill in both"),
         (b'a\tb\n"1\n2"\t3\n\t1\n4\n', r"row 4: '1' has no a; fill in both \(1 of 2 faults"),
         (b"a,b\n1,2\n\xe9,1\n", r"row 3: cannot be read as a CSV file in UTF-8 \(byte 0xe9\); save it as “CSV UTF-8”"),
         (b'a,b\n1,2\n"1,2\n3,4\n', r"row 3: cannot be read as a CSV file with commas .*; close every quote"),
-        (b'"a,b\n1,2\n', "row 1: cannot be read as a CSV file"),
         ("a,b\n1,2\n".encode("utf-16-le"), "row 1: has a NUL byte, as text in UTF-16"),
         (codecs.BOM_UTF16_LE + b"a", "cannot be read as UTF-16, as its first bytes say"),
     ],
@@ -119,21 +114,15 @@ def test_quotes_after_a_blank_and_quotes_in_a_cell(tmp_path):
     assert found == [["cat", '"cats" say']]
 
 
-@pytest.mark.slow("measures the demo model")
-@pytest.mark.filterwarnings("ignore")
-def test_every_form_has_the_accuracy_and_the_records_of_the_comma_file(tmp_path):
+def test_every_form_has_the_questions_and_the_key_of_the_comma_file(tmp_path):
     rows = [("question", "answer"), *((f"word {n}", f"red {n % 3}, blue") for n in range(9))]
     forms = [(), (";", "utf-8-sig", "\r\n", csv.QUOTE_ALL), ("\t", "utf-16-le", "\r\n"), (";", "utf-8", "\r"),
              ("|", "utf-16-be", "\n"), (",", "utf-8", "\n", csv.QUOTE_ALL, True)]  # fmt: skip
     found = []
-    for number, form in enumerate(forms):
-        file = tmp_path / str(number) / "own.csv"
-        file.parent.mkdir()
-        file.write_bytes(written(rows, *form))
-        found.append(Evaluate(task=str(file), shots=1, cache=str(tmp_path / "store")).run())
-    assert [each.fields["cached"] for each in found] == [False, *[True] * (len(forms) - 1)]
-    assert len({each.fields["perplexity"] for each in found}) == 1
-    assert len({get_requests(TaskSpec(str(tmp_path / f"{n}" / "own.csv"))).source for n in range(len(forms))}) == 1
+    for form in forms:
+        (tmp_path / "own.csv").write_bytes(written(rows, *form))
+        found.append(get_requests(TaskSpec(str(tmp_path / "own.csv"), 1)))
+    assert len({each.source for each in found}) == len({each.questions for each in found}) == 1
 
 
 @pytest.mark.parametrize("encoding", MARKS)

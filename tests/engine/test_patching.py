@@ -16,7 +16,7 @@ from engine.models.loading import PRECISIONS
 from engine.progress import final
 from engine.requests import PatchPrompts
 from tests.conftest import TEXT
-from tests.engine.fixtures import caught, family_folder, refused_by, target_in
+from tests.engine.fixtures import caught, family_folder, in_turns, refused_by, target_in
 from tests.engine.test_circuits_of_hand_built_models import built
 
 N = 12
@@ -193,8 +193,7 @@ def deaf(decoder):
         layer.self_attn.v_proj.bias.zero_()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("kind, precision", in_turns(KINDS, PRECISIONS))
 def test_a_difference_within_rounding_has_no_shares(precision, kind, tiny_opt, tmp_path, session):
     built(tiny_opt, tmp_path / "model", deaf)
     tokenizer = AutoTokenizer.from_pretrained(tiny_opt)

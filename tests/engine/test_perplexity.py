@@ -14,7 +14,7 @@ from engine.progress import final
 from engine.texts.perplexity import BLOCK, Both, Perplexity, both, change, perplexity, windows
 from engine.timing.workload import kept_share
 from tests.conftest import TEXT
-from tests.engine.fixtures import EXAMINED, in_turns, left_when, refused_by, target_in
+from tests.engine.fixtures import EXAMINED, in_turns, refused_by, target_in
 
 LONG = "\n\n".join([TEXT, TEXT.upper(), TEXT, TEXT.title()])
 
@@ -68,15 +68,6 @@ def test_shorter_windows_and_a_text_shorter_than_one(family, text, window, folde
     assert windows(np.arange(7), 3).tolist() == [[0, 1, 2], [3, 4, 5]] and windows(np.arange(2), 3).tolist() == [[0, 1]]
 
 
-def test_other_windows_are_another_measurement_and_the_first_is_told_at_once(folder_of, session, monkeypatch):
-    monkeypatch.setattr("engine.texts.perplexity.BATCH_TOKENS", 256)  # a window a piece
-    target = target_in(session, folder_of("gpt2"))
-    mask = parse_mask("L0H0", target.shape)
-    first = left_when(perplexity(target, LONG, mask).run(session))
-    assert 0 < first.done == len(first.value) < first.total == first.value.n_total
-    assert perplexity(target, LONG, mask, 100).so_far(session) is None
-
-
 def test_both_sides_are_known_as_far_as_they_are_measured(folder_of, session):
     target = target_in(session, folder_of("opt"))
     full, mask = Mask.full(target.shape), parse_mask("L0H0 F1", target.shape)
@@ -85,6 +76,7 @@ def test_both_sides_are_known_as_far_as_they_are_measured(folder_of, session):
     whole = len(TEXT) * (1 + kept_share(mask))
     assert nothing.left(session).characters["forward"] == pytest.approx(whole) and kept_share(mask) < 1
     pruned = final(perplexity(target, TEXT, mask).run(session))
+    assert perplexity(target, TEXT, mask, 100).so_far(session) is None, "of other windows"
     half = nothing.so_far(session)
     assert half.full is None and half.pruned.a_token == pruned.a_token and not half.complete and half.change is None
     alone = final(unknown.run(session))

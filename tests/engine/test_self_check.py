@@ -26,7 +26,6 @@ from engine.models.self_check import (
     LayoutCheck,
     check_model,
     check_weights,
-    fault_of,
     known_fault,
 )
 from engine.models.session import Session
@@ -100,10 +99,6 @@ def test_each_check_fails_where_its_part_is_wrong(how, tiny_opt, tmp_path, monke
     assert failing <= {check.name for check in check_model(loaded(folder)) if check.error}
 
 
-def test_every_check_is_seen_to_fail():
-    assert {name for *_, failing in BROKEN.values() for name in failing} == set(ALL)
-
-
 def test_a_small_model_that_cannot_be_built_is_no_fault_of_the_layout(tiny_opt, monkeypatch):
     monkeypatch.setattr(self_check, "random_model", lambda *of: 1 / 0)
     assert [check.name for check in check_model(loaded(tiny_opt))] == [LOADED_HEAD, LOADED_LAYER]
@@ -150,11 +145,3 @@ def test_a_model_that_fails_is_read_but_not_pruned(faulty, tmp_path):
         scores = importance(target, questions, what)
         refused_by(HeadroomError, line, lambda scores=scores: finished(scores.run(session)))
     assert known_fault(target.spec, target.identity, session.store).startswith(COLUMNS)
-
-
-def test_the_first_check_that_failed_is_named():
-    assert (
-        fault_of((LayoutCheck("a"), LayoutCheck("b", "differs by 12%"), LayoutCheck("c", "differs")))
-        == "b: differs by 12%"
-    )
-    assert fault_of((LayoutCheck("a"),)) == ""

@@ -17,7 +17,6 @@ from engine.models.masks import Edits, Mask
 from engine.questions.requests import Question
 from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS, Paired, detectable, holm, paired, share_of, smallest_clear, wilson
-from pages.ui.prune.figure import change_in_words
 from tests.engine.fixtures import refused_by
 
 
@@ -56,18 +55,8 @@ def test_the_interval_covers_what_is_true_nearly_always(p_gain, p_lose):
     assert covered >= 0.94
 
 
-def test_the_words_follow_the_test():
-    few = change(MIN_QUESTIONS - 1, 0, 20)
-    assert "Too few questions" in change_in_words(few) and not few.is_clear
-    assert "**Within noise** of 200 questions: anything from −1.4 to +1.4 points fits" in change_in_words(
-        change(200, 0, 0)
-    )
-    assert "**Lost 39.0 points**, 95% interval" in change_in_words(change(200, 22, 100))
-    gained = change_in_words(change(200, 30, 5))
-    low, high = change(200, 30, 5).interval
-    assert f"**Gained 12.5 points**, 95% interval {100 * low:.1f} to {100 * high:.1f}" in gained
-    assert "Within noise" in change_in_words(change(200, 5, 0)), "p = 0.06"
-    assert math.isnan(change(0, 0, 0).interval[0])
+def test_too_few_questions_are_never_clear():
+    assert not change(MIN_QUESTIONS - 1, 0, 20).is_clear and math.isnan(change(0, 0, 0).interval[0])
 
 
 @pytest.mark.parametrize("looks", [1, 10])

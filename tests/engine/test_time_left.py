@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from engine.progress import Progress, Stopped, TimeLeft, in_time, is_to_stop, may_stop
+from engine.progress import Progress, Stopped, TimeLeft, is_to_stop, may_stop
 
 N, LOAD_S, RUN_S = 100, 20.0, 300.0
 
@@ -70,10 +70,6 @@ def test_it_falls_with_the_clock_and_never_below_nothing():
     assert time_left.left_s(35.0) is None, "one piece may be far from the pace of the others"
     time_left.told(37.0, Progress(3, 5))
     assert time_left.left_s(37.0) == pytest.approx(4.0)
-
-
-def test_seconds_in_words():
-    assert [in_time(s) for s in (0.2, 12.4, 99, 130, 3599, 9000)] == ["1 s", "12 s", "99 s", "2 min", "60 min", "2 h"]
 
 
 def test_a_share_finds_its_place_in_a_longer_run():

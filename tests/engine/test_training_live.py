@@ -14,7 +14,7 @@ from engine.training.folders import open_run
 from engine.training.live import LOADING, READING, free_name, trained
 from engine.training.locking import trainer
 from engine.training.recipe import Recipe
-from engine.training.running import begin, train
+from engine.training.running import begin
 from tests.engine.fixtures import refused_by
 
 LONG = Recipe(1, 2, 16, 16, smeared=True, n_vocab=280, batch=4, tokens=64 * 800, snapshots=4)
@@ -29,7 +29,8 @@ def text(tmp_path):
     return tmp_path / "words.txt"
 
 
-def test_stopped_and_started_it_ends_as_one_that_was_left_alone(text, tmp_path):
+def test_stopped_and_started_it_goes_on_to_its_end(text, tmp_path):
+    """With the weights of a run that was left alone: tests/cli/test_train_command.py."""
     steps, said = trained(tmp_path / "run", LONG, text), []
     for step in steps:
         said.append(step)
@@ -48,10 +49,6 @@ def test_stopped_and_started_it_ends_as_one_that_was_left_alone(text, tmp_path):
     assert trainer(tmp_path / "run") is None and (tmp_path / "run" / "state.pt").is_file(), "nothing done is lost"
     last = list(trained(tmp_path / "run", LONG, text))[-1]
     assert last.value == open_run(tmp_path / "run") and last.value.is_done
-    whole = begin(tmp_path / "whole", LONG, text, last.value.about["threads"])
-    list(train(whole))
-    final = [run.snapshot(LONG.n_steps) / "model.safetensors" for run in (whole, last.value)]
-    assert final[0].read_bytes() == final[1].read_bytes()
 
 
 def test_what_is_wrong_is_one_line(tmp_path, monkeypatch):

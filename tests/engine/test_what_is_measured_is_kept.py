@@ -7,6 +7,8 @@ import pytest
 
 from cache import Store
 from engine.accuracy.evaluation import evaluation
+from engine.corpus.heads import heads_in_corpus
+from engine.corpus.windows import Corpus
 from engine.heads.ablation import Ablating, head_ablations
 from engine.heads.attention import head_views, overview
 from engine.heads.circuits import feeding, ov_tokens
@@ -53,6 +55,7 @@ OF_THE_WHOLE = {
     "gradients": lambda target, questions, mask: gradients(target, questions),
     "influence": lambda target, questions, mask: block_influence(target, questions),
     "the greedy search": lambda target, questions, mask: greedy(target, questions, 2),
+    "a corpus": lambda target, questions, mask: heads_in_corpus(target, Corpus("text", LONG, 20, 24)),
     "induction": lambda target, questions, mask: induction(target, "olsson", 0),
     "function vectors": lambda target, questions, mask: function_vectors(target, [WORD_PAIRS]),
     "in texts": lambda target, questions, mask: head_in_texts(target, dict(enumerate(TEXTS)), (1, 0)),
@@ -61,7 +64,7 @@ OF_THE_WHOLE = {
 }
 KINDS = MASKED | OF_THE_WHOLE
 IN_PARTS = ("answers", "losses", "perplexity", "ablations", "importance", "gradients", "influence", "the greedy search",
-            "ideal losses", "in texts")  # fmt: skip
+            "ideal losses", "in texts", "a corpus")  # fmt: skip
 OF_QUESTIONS = ("answers", "ideal answers", "importance", "importance under a mask", "activity", "gradients",
                 "influence", "the greedy search")  # fmt: skip
 WITHOUT_BOS = ("OV", "what feeds a head", "induction")  # they read weights alone, or tokens of their own
