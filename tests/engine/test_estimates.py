@@ -73,7 +73,7 @@ def test_gradients_are_finite_differences_of_the_gates(family, tiny_opt, tmp_pat
     """Gates of 1 +- step on a head's z and an FFN's output, one at a time, in a float64 copy of the model."""
     import torch
 
-    _, target, questions = about = asked(session, family_folder(family, tiny_opt, tmp_path / "model"), tmp_path, 4)
+    _, target, questions = about = asked(session, family_folder(family, tiny_opt, tmp_path / "model"), tmp_path, 2)
     found = final(gradients(*about[1:]).run(about[0]))
     model = finished(session.loaded(target))
     model.model.double()
