@@ -9,7 +9,7 @@ from engine.architecture.model_config import ModelConfig
 from engine.architecture.transformers_internals import causal_lm_class, model_config
 from engine.errors import HeadroomError
 from pages.ui.controls.sidebar import MODELS, TO_TRY
-from tests.engine.fixtures import refused_by
+from tests.engine.fixtures import configured, family_folder, loaded, refused_by
 
 LLAMA_3 = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
            "original_max_position_embeddings": 8192}  # fmt: skip
@@ -143,6 +143,11 @@ PUBLISHED = {
          "max_position_embeddings": 32768, "sliding_window": 512, "query_pre_attn_scalar": 256,
          "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0, "use_bidirectional_attention": False,
          "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 3}, 268_098_176),
+    "google/gemma-3-1b-pt": (
+        {"model_type": "gemma3_text", "vocab_size": 262144, "hidden_size": 1152, "intermediate_size": 6912,
+         "num_hidden_layers": 26, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256,
+         "max_position_embeddings": 32768, "sliding_window": 512, "sliding_window_pattern": 6,
+         "query_pre_attn_scalar": 256, "rope_theta": 1000000, "rope_local_base_freq": 10000}, 999_885_952),
     "meta-llama/Llama-3.2-1B": (
         {"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192,
          "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64,
@@ -218,6 +223,34 @@ def test_every_family_has_a_published_model():
 def test_the_sidebar_offers_a_small_model_of_each_family_with_its_download():
     assert {family for _, family, _ in TO_TRY} == {family.name for family in FAMILIES.values() if family.is_stock}
     assert {name for name, _, _ in TO_TRY} <= {*MODELS} and all(0 < gigabytes < 17 for *_, gigabytes in TO_TRY)
+
+
+SCALED = {
+    "llama3": LLAMA_3 | {"original_max_position_embeddings": 64},
+    "linear": {"rope_type": "linear", "factor": 4.0},
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+    "dynamic": {"rope_type": "dynamic", "factor": 4.0},
+    "longrope": {"rope_type": "longrope", "factor": 4.0, "short_factor": [1.0, 1.2, 2.0, 3.0],
+                 "long_factor": [2.0] * 4, "original_max_position_embeddings": 256},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SCALED)
+def test_scaled_positions_are_those_of_transformers_bit_for_bit(kind, tiny_opt, tmp_path):
+    """As configs of transformers 4 and 5 spell them."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    folder = family_folder("llama", tiny_opt, tmp_path / "model", rope_parameters=SCALED[kind] | {"rope_theta": 1e4},
+                           max_position_embeddings=1024)  # fmt: skip
+    found, ids = {}, torch.arange(2, 202)[None]
+    for changes in ({}, {"rope_parameters": None, "rope_scaling": SCALED[kind], "rope_theta": 1e4}):
+        configured(folder, **changes)
+        theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        with torch.inference_mode():
+            found[len(changes)] = loaded(folder).model(ids).logits
+            assert torch.equal(found[len(changes)], theirs(ids).logits)
+    assert torch.equal(*found.values())
 
 
 @pytest.mark.parametrize("name, n_ctx", [("microsoft/Phi-3-mini-4k-instruct", 4096),
