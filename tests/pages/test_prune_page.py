@@ -225,7 +225,7 @@ def words_of(at, what):
     )
 
 
-def test_a_cancelled_run_waits_for_the_user(open_app, gate):
+def test_a_cancelled_run_waits_for_the_user(nothing_ahead, open_app, gate):
     at = open_app(prune_order="random")
     gate.occupy()
     slide(at, "prune_heads", 50).run()
@@ -413,7 +413,7 @@ def test_tokens_a_second_say_how_long_they_take_on_a_slow_model(open_app, monkey
     assert label.endswith(f"about {in_time(16 * (256 + 32 * 20) * 4 / 1000)} here")
 
 
-def test_the_pruned_model_is_exported_without_its_dropped_layers(open_app, tmp_path, capsys):
+def test_the_pruned_model_is_exported_without_its_dropped_layers(nothing_ahead, open_app, tmp_path, capsys):
     levels = {"prune_heads": "50", "prune_layers": "50"}
     at = open_app(prune_order="random", prune_export="true", prune_export_form="Small", **levels)
     [sizes] = [each.value for each in at.markdown if "on disk" in each.value]
@@ -438,7 +438,7 @@ def test_the_pruned_model_is_exported_without_its_dropped_layers(open_app, tmp_p
     assert "B" in mask and f"--mask '{mask}'" in command and f"Pruned components: `{mask}`" in card
 
 
-def test_the_address_seeds_every_control_of_a_page_opened_by_its_own_address(open_app):
+def test_the_address_seeds_every_control_of_a_page_opened_by_its_own_address(nothing_ahead, open_app):
     address = {"bos": "off", "prune_shots": "1", "prune_limit": "7", "prune_heads": "40", "prune_ffns": "100"}
     at = open_app(run=False, prune_order="random", **address)
     at.switch_page("pages/prune.py")
@@ -474,7 +474,7 @@ def test_bad_input_is_one_plain_line(open_app, parameters, line):
     assert not any("Traceback" in error.value or "unexpected" in error.value for error in at.error)
 
 
-def test_the_table_of_answers(open_app):
+def test_the_table_of_answers(nothing_ahead, open_app):
     from pages.ui.prune.tables import answers_csv
 
     at = open_app(prune_order="random", prune_heads="50")
