@@ -71,7 +71,7 @@ def test_a_sweep_goes_on_behind_another_screen(page, address):
     page.get_by_role("button", name="Cancel").wait_for()
     page.get_by_role("link", name="Prune").click()
     page.get_by_test_id("stMetricValue").wait_for()
-    page.get_by_role("link", name="Sweeps").click()
+    page.get_by_role("link", name="Sweeps", exact=True).click()
     await_mark(page, "sweep", "measured", section="heads")
     page.get_by_role("button", name="Cancel").wait_for(state="detached")
     for tenth in range(11):
