@@ -375,6 +375,8 @@ def test_two_nodes_without_a_common_folder_of_which_one_worker_is_killed(place, 
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "HEADROOM_"))}
     environment |= {name: value for name, value in OWN.items() if name != "RAY_AUTH_MODE"}
     sockets = tempfile.mkdtemp(dir="/tmp")  # whose whole paths have 107 characters at most
+    environment["RAY_TMPDIR"] = sockets
+    Path(sockets, "ray").mkdir()  # where Ray notes the address, which it does not make
     started = [sys.executable, "-c", NODES, sockets, str(tmp_path / "a"), str(tmp_path / "b")]
     nodes = subprocess.Popen(
         started, cwd=tmp_path, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
