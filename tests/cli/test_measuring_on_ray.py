@@ -388,7 +388,7 @@ def test_two_nodes_without_a_common_folder_of_which_one_worker_is_killed(place, 
             until(lambda: counts(tmp_path / "driver" / "store"), process)
             both = workers_of(nodes)
             assert len(both) == 2 and len({each.ppid() for each in both}) == 2, "one on each node"
-            both[0].suspend()  # with a part in hand, unless there is none left
+            both[0].suspend()  # while it measures a part, if any is left
             seen = counts(tmp_path / "driver" / "store")
             until(lambda: counts(tmp_path / "driver" / "store") > seen + 2, process)
             both[0].kill()

@@ -21,14 +21,8 @@ from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment, accuracie
 
 ORDERS: dict[Axis, str] = {"heads": "order of heads", "ffns": "order of FFNs"}  # slots
 SLOW_ORDER = "slow order"  # the slot of an order that is measured at a click
-MEASURING = (
-    "accuracy",
-    "gradients",
-    "curve",
-    "importance",
-    SLOW_ORDER,
-    *ORDERS.values(),
-)  # slots before all that is idle
+# slots before all that is idle
+MEASURING = ("accuracy", "gradients", "curve", "importance", SLOW_ORDER, *ORDERS.values())
 
 
 def accuracy_work(x: Experiment, mask: Mask | None) -> Work[AnswersSoFar]:
