@@ -17,6 +17,7 @@
 `questions`: tasks, and their questions as text and tokens
 `studies`: measurements over tasks, levels and orders
 `distributed`: measurements whose parts the workers of Ray measure
+`views`: results as they are presented
 `training`: training of small models, and measurements along a run
 `texts`: losses token by token, and in-context learning
 

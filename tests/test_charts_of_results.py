@@ -74,6 +74,7 @@ def drawn(chart):
 
 def rows_in(spec):
     if isinstance(spec, dict):
+        yield from spec.get("datasets", {}).values()
         if isinstance(values := spec.get("values"), list) and spec.keys() == {"values"}:
             yield values
         for each in spec.values():

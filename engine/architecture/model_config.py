@@ -29,7 +29,7 @@ REPO = "facebook/opt-"
 
 
 @dataclass(frozen=True)
-class Part:
+class PartSize:
     """A part of a model: its parameters, those of them that int8 stores in one byte, and the outputs of these matrices,
     each of which has a scale."""
 
@@ -49,10 +49,10 @@ class Parts:
     """A model in the order of its passes: `embeddings` of tokens and positions, each of `n_layers` layers alike, the
     `end` (its norm, and OPT-350m's projection) and the `head`, empty where it is the embedding of tokens."""
 
-    embeddings: Part
-    layer: Part
-    end: Part
-    head: Part
+    embeddings: PartSize
+    layer: PartSize
+    end: PartSize
+    head: PartSize
     n_layers: int
 
     @property
@@ -64,7 +64,7 @@ class Parts:
         return self.n_layers * self.layer.n_bytes(precision) + sum(part.n_bytes(precision) for part in self.ends)
 
     @property
-    def ends(self) -> tuple[Part, Part, Part]:
+    def ends(self) -> tuple[PartSize, PartSize, PartSize]:
         """All but the layers."""
         return self.embeddings, self.end, self.head
 
@@ -114,12 +114,12 @@ class ModelConfig:
         projection = width * d if width != d else 0
         ends_in_norm = config.get("do_layer_norm_before") is not False or not family.norms_behind
         return Parts(
-            embeddings=Part(
+            embeddings=PartSize(
                 tokens + positions + projection + norm * bool(family.embedding_norm), projection, d if projection else 0
             ),
-            layer=Part(matrices + rest, matrices, qkv + inner + 2 * d),
-            end=Part(projection + norm * ends_in_norm, projection, width if projection else 0),
-            head=Part((0 if is_tied(config) else tokens) + shape.n_vocab * family.has_unembedding_bias),
+            layer=PartSize(matrices + rest, matrices, qkv + inner + 2 * d),
+            end=PartSize(projection + norm * ends_in_norm, projection, width if projection else 0),
+            head=PartSize((0 if is_tied(config) else tokens) + shape.n_vocab * family.has_unembedding_bias),
             n_layers=shape.n_layers,
         )
 

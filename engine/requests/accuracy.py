@@ -62,7 +62,7 @@ class Evaluate(WithPruning, OfTask):
         added = self._vector(run, target)
         answers = run.value(self._evaluation(session, target, questions, mask, added))
         seconds = time.monotonic() - started_s
-        result, is_greedy, taken = accuracy(answers), questions.requests.greedy, run.taken
+        result, is_greedy = accuracy(answers), questions.requests.greedy
         norm = f"perplexity {result.perplexity:.2f}" if is_greedy else f"acc_norm {result.acc_norm:.4f}"
         fields = {
             "task": self.task, "shots": self.shots, "same_examples": self.same_examples, "split": self.split,
@@ -78,7 +78,7 @@ class Evaluate(WithPruning, OfTask):
         }  # fmt: skip
         line = (f"{self.task}, {self.shots} shots: acc {result.acc:.4f} "
                 f"(95% {result.ci_low:.3f}-{result.ci_high:.3f}), {norm}, n {result.n}, "
-                f"{mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned{taken}")  # fmt: skip
+                f"{mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned")  # fmt: skip
         line += describe_cut(answers)
         if added is not None:
             line += f"\nvector of {self.add_vector} added at layer {added.layer}"

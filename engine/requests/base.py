@@ -6,9 +6,11 @@ A class of requests derives from the classes whose fields it has. Python puts th
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import MISSING, dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from engine.checkpoints.names import with_revision
@@ -16,12 +18,12 @@ from engine.errors import UsageError
 from engine.importance.layers import LAYERS_BY
 from engine.importance.rankings import permille
 from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking, orders_of
-from engine.measurement import Measurement
+from engine.measurement import Measurement, Steps, Workload
 from engine.models.loading import PRECISIONS, LoadSpec
 from engine.models.masks import Mask, parse_edits
 from engine.models.session import Session, Target
 from engine.placement.placement import PLACE_HELP
-from engine.progress import Progress, TimeLeft, remark
+from engine.progress import Progress, TimeLeft, driven, remark
 from engine.questions.chats import chat_template
 from engine.questions.labels import LABELS
 from engine.questions.requests import MAX_SHOTS, SAMPLES, Questions, TaskSpec, get_requests, select
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from engine.distributed.driver import Workers
 
 T = TypeVar("T")
+LazyResult = Callable[[], Result]
 MOST, MOST_SEED, MOST_THREADS = 1_000_000, 2**31 - 1, 1024
 AS_CHAT = "write each prompt as a chat, with the chat template of the model (default: as typed)"
 
@@ -70,21 +73,21 @@ class RequestRun:
     def seconds(self) -> float:
         return time.monotonic() - self.started_s
 
-    @property
-    def taken(self) -> str:
-        """Such as ", from the store" or ", 1.3 s"."""
-        return ", from the store" if self.cached else f", {self.seconds:.1f} s"
 
-
+@dataclass
 class StoredRun(RequestRun):
-    """A run that measures nothing."""
+    """A run that measures nothing. `given`: values so far of measurements, by key, that it takes for their values."""
+
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     def value(self, measurement: Measurement[T]) -> T:
         """The value of a measurement; NotStored if a record is missing."""
+        if measurement.key in self.given:
+            return self.given[measurement.key]
         known = measurement.look(self.session)
         if known.is_complete and known.value is not None:
             return known.value
-        raise NotStored(known.left.seconds_by_size(self.session.store, measurement.target))
+        raise NotStored(measurement)
 
 
 def training_questions(
@@ -116,10 +119,12 @@ class Request:
 
     `command` is its name on the command line; the first sentence of its docstring says there what it gives.
     `is_measured`: its fields say how long it took, and whether all of it was stored.
+    `shows_parts`: its result can be made of a part's value so far.
     """
 
     command: ClassVar[str]
     is_measured: ClassVar[bool] = True
+    shows_parts: ClassVar[bool] = False
 
     cache: str | None = path(
         None,
@@ -169,18 +174,51 @@ class Request:
     def left(self, session: Session | None = None) -> float | None:
         """About how many seconds the first missing part takes here, 0 if all is stored, or None if that is unknown.
         What comes after that part may depend on it."""
+        if session is None:
+            with opened(self) as own:
+                return self.left(own)
         try:
             self._stored(session)
         except NotStored as missing:
-            return missing.seconds
+            part = missing.part
+            return None if part is None else part.left(session).seconds_by_size(session.store, part.target)
         return 0.0
 
-    def _stored(self, session: Session | None) -> Result:
-        """The result; NotStored if a part is missing."""
+    def whole(self, target: Target) -> Measurement[LazyResult]:
+        """The request as one measurement of this model: its parts one after the other. Its value makes the result; of
+        requests that show parts, the result so far."""
+
+        def steps(session: Session, measures: bool) -> Steps[LazyResult]:
+            measured = set[str]()
+            while True:
+                try:
+                    result = self._stored(session)
+                except NotStored as missing:
+                    part = missing.part
+                    if part is None or part.key in measured:
+                        raise TypeError(f"{type(self).__name__} measures something that is not stored") from missing
+                    measured.add(part.key)
+                    found = yield from driven(part.steps(session, measures), partial(self._so_far, session, part.key))
+                    if not measures:
+                        return found or {part.key: Workload}
+                else:
+                    yield Progress(1, 1, partial(replace, result), cached=True)
+                    return {}
+
+        return Measurement(target, (type(self).__name__, self), steps)
+
+    def _so_far(self, session: Session, key: str, step: Progress[Any]) -> Progress[LazyResult]:
+        """A step of a part, with the result as it is by the part's value so far."""
+        if not self.shows_parts:
+            return replace(step, value=None)
+        return step.map(lambda value: partial(self._stored, session, {key: value}))
+
+    def _stored(self, session: Session | None, given: Mapping[str, Any] = MappingProxyType({})) -> Result:
+        """The result; NotStored if a part is missing that is not `given`."""
         if session is None:
             with opened(self) as own:
-                return self._stored(own)
-        return self._noted(StoredRun(StoredOnly(session.store), silent))
+                return self._stored(own, given)
+        return self._noted(StoredRun(StoredOnly(session.store, shipped=session.shipped), silent, given=given))
 
     def _noted(self, run: RequestRun) -> Result:
         """The result, with the receipts of what was read and stored for it."""
@@ -193,11 +231,12 @@ class Request:
             remark.reset(token)
         result = replace(result, receipts=tuple(each for each in notes.values() if "measured_at" in each))
         if remarks:
-            text, fields = "\n".join([result.text, *remarks]), {**result.fields, "remarks": [*remarks]}
-            result = replace(result, text=text, fields=fields)
+            view = replace(result.view, notes=(*result.view.notes, *remarks))
+            result = replace(result, view=view, fields={**result.fields, "remarks": [*remarks]})
         if not self.is_measured:
             return result
-        return replace(result, fields={"seconds": run.seconds, "cached": run.cached, **result.fields})
+        taken = "from the store" if run.cached else f"measured in {run.seconds:.1f} s"
+        return replace(result, taken=taken, fields={"seconds": run.seconds, "cached": run.cached, **result.fields})
 
     def measure(self, run: RequestRun) -> Result:
         """The result, without how long it took and whether it was stored."""

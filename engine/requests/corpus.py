@@ -61,7 +61,7 @@ class ReadCorpus(OfModel):
             "windows": len(found), "asked": self.windows, "available": found.windows.n_available, "length": self.length,
             "heads": rows, "out": self.out,
         }  # fmt: skip
-        lines = [f"{in_words(found, self.windows)}{run.taken}"]
+        lines = [f"{in_words(found, self.windows)}"]
         for name in SHARES:
             best = max(rows, key=lambda row: row[name])
             lines.append(f"most {SCORE_TITLES[name]}: {best['name']}, {100 * best[name]:.0f}%")

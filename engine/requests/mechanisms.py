@@ -128,7 +128,7 @@ class CompareMechanisms(OnRay, WithData, OfModel):
         lines += [f"{each['a']} and {each['b']}: {each['shared']} of the top {each['n']} shared, Spearman "
                   f"{each['srcc']:+.2f}" for each in shared]  # fmt: skip
         lines += [f"not measured: {kind}: {reason}" for kind, reason in found.failed.items()]
-        lines.append(f"{len(found.answered)} sets of heads{run.taken}")
+        lines.append(f"{len(found.answered)} sets of heads")
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
         plot = partial(
             charts.bars,
@@ -165,7 +165,7 @@ class CompareMechanisms(OnRay, WithData, OfModel):
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
         lost = "points_lost|Gain from examples lost, points"
         plot = partial(charts.curves, top, "step|Training step", lost, "kind|Heads removed")
-        return Result(found, fields, "\n".join([*lines, f"{len(found)} snapshots{run.taken}"]), files, plot=plot)
+        return Result(found, fields, "\n".join([*lines, f"{len(found)} snapshots"]), files, plot=plot)
 
 
 def _first_steps(rows: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:

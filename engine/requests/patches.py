@@ -48,7 +48,7 @@ class PatchPrompts(OfModel):
             "patched": self.patched, "largest": largest, "out": self.out,
         }  # fmt: skip
         a, b = (repr(answer) for answer in found.answers)
-        lines = [f"logit of {b} minus logit of {a}: {before:+.2f} after A, {after:+.2f} after B{run.taken}"]
+        lines = [f"logit of {b} minus logit of {a}: {before:+.2f} after A, {after:+.2f} after B"]
         lines += [f"{KINDS[self.patched]} {row['layer']}, {_place(row)}: {100 * row['effect']:.0f}% of the difference"
                   for row in largest]  # fmt: skip
         lines += [found.unclear] if found.unclear else []

@@ -14,11 +14,14 @@ from warnings import catch_warnings, simplefilter
 
 from cache import open_store
 from engine.errors import UsageError
+from engine.measurement import Measurement
 from engine.models.loading import Loaded
 from engine.models.session import Session, Target
 from engine.placement.placement import PLACE, places
 from engine.progress import Progress, in_time
 from engine.receipts import is_readable
+from engine.views.pictures import file_spec
+from engine.views.view import View, as_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,19 +35,20 @@ class Result:
 
     `value`: the engine's own value
     `fields`: the object that `--json` prints
-    `text`: the lines that the command line prints
+    `view`: how it is presented: on the command line, on screens, in notebooks and files
     `files`: what makes the content of each file that `run` writes, by path
     `agrees`: whether the exit code of the command is 0
     `failure`: why nothing could be measured; "" where something could
     `report_folder`: the folder that a report on `value`, a study, is drawn in
-    `table`: makes the table of `frame`, if the fields have no list of rows
-    `plot`: draws the chart of `chart`, if there is one
+    `table`: makes the table of `frame`, if the view has none
+    `plot`: draws the chart of `chart`, if the view has none
     `receipts`: how each stored record was measured that the result was read from: model, versions, machine, time
+    `taken`: how long it took, or that it was stored, as a line
     """
 
     value: Any
     fields: Mapping[str, Any]
-    text: str
+    view: View  # or its text
     files: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
     agrees: bool = True
     failure: str = ""
@@ -52,6 +56,16 @@ class Result:
     receipts: tuple[Mapping[str, Any], ...] = ()
     table: Callable[[], pd.DataFrame] | None = None
     plot: Callable[[], Any] | None = None
+    taken: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.view, str):  # of a request without a view of its own yet
+            object.__setattr__(self, "view", View(self.view))
+
+    @property
+    def text(self) -> str:
+        """The lines that the command line prints."""
+        return "\n".join([as_text(self.view), *([self.taken] if self.taken else [])])
 
     def __str__(self) -> str:
         return self.text
@@ -62,6 +76,8 @@ class Result:
 
         if self.table is not None:
             return self.table()
+        if with_rows := [part for part in self.view.parts if part.rows]:
+            return with_rows[0].frame()
         for rows in self.fields.values():
             if isinstance(rows, list) and rows and all(isinstance(row, Mapping) for row in rows):
                 return pd.DataFrame(rows)
@@ -69,9 +85,14 @@ class Result:
 
     def chart(self) -> Any:
         """The result as an Altair chart, such as a map of scores or a curve of accuracies."""
-        if self.plot is None:
-            raise UsageError("this result has no chart; .frame() gives its table")
-        return self.plot()
+        if self.plot is not None:
+            return self.plot()
+        for part in self.view.parts:
+            if (drawn := part.picture()) is not None:
+                import altair as alt
+
+                return alt.Chart.from_dict(file_spec(drawn, part.title, part.caption))
+        raise UsageError("this result has no chart; .frame() gives its table")
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the lines, and the table below them."""
@@ -79,11 +100,11 @@ class Result:
 
 
 class NotStored(Exception):
-    """A record is missing, and nothing is to be measured. `seconds`: about how long it would take, None if unknown."""
+    """A record is missing, and nothing is to be measured. `part`: the measurement that lacks it, if it is known."""
 
-    def __init__(self, seconds: float | None = None) -> None:
+    def __init__(self, part: Measurement[Any] | None = None) -> None:
         super().__init__("not stored")
-        self.seconds = seconds
+        self.part = part
 
 
 class StoredOnly(Session):

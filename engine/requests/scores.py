@@ -12,7 +12,7 @@ from engine.accuracy.restarts import lost, oracle
 from engine.errors import HeadroomError, UsageError
 from engine.heads.entity_induction import N_PROMPTS
 from engine.heads.induction import SCORES, VARIANTS, InductionScores, best_heads, induction
-from engine.importance.importance import OF_ENTITIES, ORACLES, WHAT, Scores, importance
+from engine.importance.importance import OF_ENTITIES, WHAT, Scores, importance
 from engine.importance.layers import block_influence, greedy, n_passes, unmeasured_order
 from engine.importance.rankings import KINDS, agreement, order, permille
 from engine.measurement import Measurement
@@ -33,6 +33,7 @@ from engine.requests.fields import choice, names_of, number, output, string
 from engine.requests.output import ARRAYS, TABLES, file_of, scores_file, scores_table, table_file
 from engine.studies.compare import ALONG, COMPARED, SEEDS, TENTHS, Area, ComparedCriteria, Comparing, areas, comparison
 from engine.studies.surveys import StudySettings
+from engine.views.importance import importance_view
 
 OUT = "output file: .npz, .csv or .parquet"
 N_BEST = 5
@@ -76,11 +77,9 @@ class ScoreImportance(OnRay, OfTask):
         fields = {"task": self.task, "shots": self.shots, "what": self.score, "n": scores.n,
                   "examples_per_second": scores.n / run.seconds, "out": self.out,
                   "shape": list(scores.scores.shape), "gradients_exactly_zero": scores.n_zero}  # fmt: skip
-        line = f"{self.score} importance of {self.task} from {scores.n} questions{run.taken}"
         files = file_of(self.out, lambda suffix: scores_file(suffix, found, columns))
-        title = "score|Accuracy lost without it|%" if self.score in ORACLES else f"score|{self.score}, no unit"
-        plot = partial(charts.score_maps, {title: scores.scores})
-        return Result(scores, fields, line, files, table=partial(scores_table, columns), plot=plot)
+        table = partial(scores_table, columns)
+        return Result(scores, fields, importance_view(scores, self.task), files, table=table)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +107,7 @@ class ScoreInduction(OfModel):
                  for name, heads in best.items()]  # fmt: skip
         fields = {"variant": self.variant, "seed": self.seed, "n": found.n, "best": best, "note": found.note,
                   "out": self.out, "shape": list(found.mean["copying"].shape)}  # fmt: skip
-        lines.append(f"{found.note or f'{self.variant}, seed {self.seed}'}{run.taken}")
+        lines.append(f"{found.note or f'{self.variant}, seed {self.seed}'}")
         both = found.mean | errors
         files = file_of(self.out, lambda suffix: scores_file(suffix, both, both))
         plot = partial(charts.score_maps, {f"{name}|{TITLES[name]}": found.mean[name] for name in SCORES})
@@ -224,7 +223,7 @@ class CompareCriteria(OnRay, NamesTask):
             "not_measured": dict(found.failed), "rows": found.cells(), "out": self.out,
         }  # fmt: skip
         lines = [*map(_line, ranked), *(f"not measured: {name}: {reason}" for name, reason in found.failed.items())]
-        lines.append(f"{len(found.cells())} accuracies of {found.n} questions{run.taken}")
+        lines.append(f"{len(found.cells())} accuracies of {found.n} questions")
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(found.cells())))
         named = [row | {"order": f"{row['criterion']} {row['seed'] or ''}".strip()} for row in found.cells()]
         what = {"both": "Heads and FFNs", "ffns": "FFNs"}.get(self.axis, "Heads")

@@ -206,7 +206,7 @@ class Sweep(OnRay, OfManyTasks):
         found = {axis: break_points([row for row in swept.rows if not row.point.permille(other)], axis)
                  for axis, other, levels in swept_over if len(levels) > 1}  # fmt: skip
         lines = [_how_much(each, axis) for axis, points in found.items() for each in points]
-        lines.append(f"{len(swept.rows)} accuracies{run.taken}")
+        lines.append(f"{len(swept.rows)} accuracies")
         rows = [row.cells() for row in swept.rows]
         breaks = {axis: [each.cells() for each in points] for axis, points in found.items()}
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))

@@ -61,7 +61,7 @@ class SwitchTaskOn(OfModel):
         )
         line += f"at layer {best}, {few:.1f}% with {N_SHOTS} examples"
         lines = [line, f"the vector lifts accuracy by {100 * lift.difference:+.1f} points ({low:+.1f} to {high:+.1f})"]
-        lines += [f"heads of the vector: {', '.join(names)}{run.taken}"]
+        lines += [f"heads of the vector: {', '.join(names)}"]
         files = file_of(self.out, lambda suffix: _file(suffix, rows_of(found)))
         layer, right = "layer|Layer that gets the vector", "acc|Pairs right|%"
         plot = partial(charts.curves, rows_of(found), layer, right, "split|Pairs")
@@ -72,7 +72,7 @@ class SwitchTaskOn(OfModel):
         names = [target.shape.head_names[at * target.shape.n_heads + head] for at, head in found.heads]
         rows = guess_rows(found)
         fields = {"task": task.name, "heads": names, "guesses": rows, "out": self.out}
-        lines = [f"vector of {task.name}: {', '.join(names)}{run.taken}"]
+        lines = [f"vector of {task.name}: {', '.join(names)}"]
         places = ["without it", *(f"added at layer {layer}" for layer in range(len(rows) - 1))]
         lines += [f"{place}: {row['token']!r}, {100 * row['p']:.1f}%" for place, row in zip(places, rows, strict=True)]
         named = [row | {"guess": f"{place}: {row['token']!r}"} for place, row in zip(places, rows, strict=True)]

@@ -14,10 +14,10 @@ from engine.studies.statements import break_points, statements
 from engine.studies.study import Study
 from engine.studies.surveys import in_words, shots_in_words, together
 from engine.studies.sweeps import SweepRow, Swept
+from engine.views.colors import NO, QUIET, YES, light_theme
+from engine.views.pictures import Picture, rasterised, to_svg
 from pages.ui.correlations.charts import MEASURES, matrix
 from pages.ui.correlations.tables import between_tasks, cells, labelled, names_in_order, takeaway
-from pages.ui.figures.charts import Picture, rasterised, to_svg
-from pages.ui.figures.colours import NO, QUIET, YES, light_theme
 from pages.ui.figures.transfer import transfer_in_words, transfer_map, transfer_rows
 from pages.ui.importance.charts import aggregate_map, ffn_map
 from pages.ui.importance.tables import aggregate_rows, ffn_mean, ffn_rows, ffns_in_words, heads_in_words

@@ -7,7 +7,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from pages.ui.figures import charts, colours
+from engine.views import colors, pictures
+from pages.ui.figures import charts
 
 ROW_PX = 17
 TITLE = "What Headroom saves against the usual way"
@@ -17,7 +18,7 @@ MARKS = "bar: geometric mean, line: minimum to maximum, tick: what was asked for
 
 def write(runs: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
     """Writes `speed.svg`."""
-    (folder / "speed.svg").write_bytes(charts.to_svg(speed(frame(runs)), TITLE))
+    (folder / "speed.svg").write_bytes(pictures.to_svg(speed(frame(runs)), TITLE))
 
 
 def frame(runs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
@@ -52,10 +53,10 @@ def speed(frame: pd.DataFrame) -> charts.Picture:
     headings = base.transform_filter("isValid(datum.heading)").encode(x=alt.value(-8), text="heading:N")
     layers = [
         measured.mark_bar(opacity=0.75).encode(x=x, x2=alt.datum(1.0), color=colour),
-        measured.mark_rule(strokeWidth=1.5, color=colours.DARK).encode(x=alt.X("low:Q"), x2="high:Q"),
-        base.transform_filter("isValid(datum.bar)").mark_tick(thickness=2.5, color=colours.DARK, height=ROW_PX - 3)
+        measured.mark_rule(strokeWidth=1.5, color=colors.DARK).encode(x=alt.X("low:Q"), x2="high:Q"),
+        base.transform_filter("isValid(datum.bar)").mark_tick(thickness=2.5, color=colors.DARK, height=ROW_PX - 3)
         .encode(x=alt.X("bar:Q")),
-        alt.Chart(alt.NamedData("one")).mark_rule(strokeWidth=1.5, color=colours.DARK).encode(x=alt.X("at:Q")),
+        alt.Chart(alt.NamedData("one")).mark_rule(strokeWidth=1.5, color=colors.DARK).encode(x=alt.X("at:Q")),
         charts.written(measured.encode(x=alt.X("high:Q"), text="text:N"), 11, align="left", dx=5),
         charts.written(names, 11, align="right"),
         charts.written(headings, 12, align="right", fontWeight="bold"),

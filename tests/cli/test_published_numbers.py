@@ -114,7 +114,7 @@ def test_a_sample_is_allowed_its_error(cli, tiny_opt, table, task_data, tmp_path
     code, printed, _ = cli("check", *named, "--tasks", "demo_copy", "--limit", 50, "--task-data", task_data)
     lines = printed.splitlines()
     assert lines[0].split() == ["task", "shots", "metric", "ours", "published", "difference", "allowed", "verdict"]
-    assert len(lines) == 4 and lines[1].startswith("demo_copy") and "n 50" in lines[1] and code in (0, 1)
+    assert len(lines) == 5 and lines[1].startswith("demo_copy") and "n 50" in lines[1] and code in (0, 1)
     [row] = [row for row in read_table(table) if (row.task, row.metric, row.bos) == ("demo_copy", "acc", False)]
     error = 300 * np.sqrt(row.value * (1 - row.value) / 50 * (1 - 50 / 200))
     allowed = float(lines[1].split("pt")[1])

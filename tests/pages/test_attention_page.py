@@ -160,7 +160,7 @@ def test_rows_of_a_pattern_name_both_tokens_and_the_next():
 
 @pytest.mark.parametrize("n", [5, 64, 150])
 def test_the_picture_has_cells_of_tokens_or_of_squares(n):
-    from pages.ui.figures.charts import to_svg
+    from engine.views.pictures import to_svg
 
     seen, view = an_overview(["⟨bos⟩", *(f" t{i}" for i in range(n - 1))]), a_view(n)
     cells = tables.map_cells(seen, view)

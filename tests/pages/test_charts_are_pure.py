@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pages.ui.figures import charts, colours
+from engine.views import colors, pictures
+from pages.ui.figures import charts
 from pages.ui.figures.empty import SKETCHES, SVG
 from pages.ui.prune.charts import accuracy_curve, ffn_bars, head_map
 
@@ -69,8 +70,8 @@ def test_rows_in_the_chart_itself_are_refused():
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_every_chart_can_be_saved_offline(name):
-    drawing = charts.to_svg(CHARTS[name], "A title")
-    assert b"A title" in drawing and charts.rasterised(drawing)[:8] == b"\x89PNG\r\n\x1a\n"
+    drawing = pictures.to_svg(CHARTS[name], "A title")
+    assert b"A title" in drawing and pictures.rasterised(drawing)[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def channels(spec, name):
@@ -144,7 +145,7 @@ def test_a_moved_slider_leaves_the_colours_of_the_map_alone():
 
 @pytest.mark.parametrize("name, pruned", [("map", 1), ("map before any score", 1), ("bars", 1)])
 def test_pruned_is_a_cross_and_not_a_colour(name, pruned):
-    assert charts.to_svg(CHARTS[name], "t").count(b'aria-roledescription="point"') in (0, 2 * pruned)
+    assert pictures.to_svg(CHARTS[name], "t").count(b'aria-roledescription="point"') in (0, 2 * pruned)
     crosses = [layer for layer in CHARTS[name].spec["layer"] if layer["mark"].get("shape") == charts.CROSS]
     assert len(crosses) == 2
     assert all({"filter": "datum.pruned"} in layer["transform"] for layer in crosses)
@@ -153,20 +154,21 @@ def test_pruned_is_a_cross_and_not_a_colour(name, pruned):
 def test_colours_come_from_the_one_place():
     import tomllib
 
-    theme = tomllib.loads(colours.CONFIG.read_text(encoding="utf-8"))["theme"]["light"]
-    svg = charts.to_svg(CHARTS["bars"], "t").decode().lower()
+    theme = tomllib.loads(colors.CONFIG.read_text(encoding="utf-8"))["theme"]["light"]
+    svg = pictures.to_svg(CHARTS["bars"], "t").decode().lower()
     assert theme["chartCategoricalColors"][0].lower() in svg
 
 
 def test_no_colour_is_set_anywhere_else():
-    home = Path(colours.__file__)
-    pages = (path for path in home.parents[2].rglob("*.py") if path != home)
-    assert not [path for path in pages if re.search(r"#[0-9a-fA-F]{6}", path.read_text(encoding="utf-8"))]
+    home = Path(colors.__file__)
+    folders = home.parent, home.parents[2] / "pages"
+    drawing = (path for folder in folders for path in folder.rglob("*.py") if path != home)
+    assert not [path for path in drawing if re.search(r"#[0-9a-fA-F]{6}", path.read_text(encoding="utf-8"))]
 
 
 def test_no_streamlit():
     code = "import pages.ui.figures.charts, sys; print('streamlit' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=colours.CONFIG.parents[1])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=colors.CONFIG.parents[1])
     assert done.stdout.strip() == "False", done.stderr
 
 
@@ -174,7 +176,7 @@ def test_a_line_breaks_off_where_no_estimate_is_shown():
     """A path of its own on each side, in a saved picture too."""
     dashed = guesses(0.6, 0.5, np.nan, 0.3, 0.2)
     whole, broken = (
-        charts.to_svg(accuracy_curve(points(), points(), 0.6, 0.25, "x", (frame, guesses())), "t").decode()
+        pictures.to_svg(accuracy_curve(points(), points(), 0.6, 0.25, "x", (frame, guesses())), "t").decode()
         for frame in (guesses(0.6, 0.5, 0.4, 0.3, 0.2), dashed)
     )
     (one,), (two,) = ([path for path in re.findall(r'd="(M[^"]*)"', svg) if svg_is_dashed(svg, path)]

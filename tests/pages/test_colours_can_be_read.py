@@ -9,9 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from engine.views import colors
+from engine.views.colors import PLACES, palette
 from pages.ui.continuation import charts as continuation
-from pages.ui.figures import charts, colours, head_sets
-from pages.ui.figures.colours import PLACES, palette
+from pages.ui.figures import charts, head_sets
 from pages.ui.in_context import charts as in_context
 from pages.ui.induction import charts as induction
 from pages.ui.prune import charts as prune
@@ -21,7 +22,7 @@ from pages.ui.sweeps import criteria_charts
 ROOT = Path(__file__).resolve().parents[2]
 TEXT, MARKS = 4.5, 3.0
 QUIET = 0.6  # of the text's ink is in Streamlit's captions
-CONFIG = tomllib.loads(colours.CONFIG.read_text(encoding="utf-8"))["theme"]
+CONFIG = tomllib.loads(colors.CONFIG.read_text(encoding="utf-8"))["theme"]
 THEMES = {name: CONFIG[name] for name in ("light", "dark")}
 
 
@@ -63,8 +64,8 @@ def test_text_and_what_is_said_quietly_can_be_read(name):
 @pytest.mark.parametrize("name", THEMES)
 def test_marks_and_lines_can_be_seen(name):
     theme = THEMES[name]
-    alike = (colours.GREY, colours.MARK, *colours.LAYERS)
-    between = [mixed(0.5, a, b) for a, b in zip(colours.LAYERS, colours.LAYERS[1:], strict=False)]
+    alike = (colors.GREY, colors.MARK, *colors.LAYERS)
+    between = [mixed(0.5, a, b) for a, b in zip(colors.LAYERS, colors.LAYERS[1:], strict=False)]
     for colour in (*theme["chartCategoricalColors"], *alike, *between):
         assert contrast(colour, theme["backgroundColor"]) >= MARKS, colour
 
@@ -90,8 +91,8 @@ def test_numbers_on_cells_can_be_read(name):
 
 
 def test_a_cross_has_an_edge_and_the_report_its_words():
-    assert contrast(colours.DARK, colours.LIGHT) >= 7
-    for colour in (colours.QUIET, colours.YES, colours.NO):
+    assert contrast(colors.DARK, colors.LIGHT) >= 7
+    for colour in (colors.QUIET, colors.YES, colors.NO):
         assert contrast(colour, THEMES["light"]["backgroundColor"]) >= TEXT
 
 
@@ -155,7 +156,7 @@ def test_each_screen_has_the_colors_of_the_one_palette(screen):
 
 
 def test_the_palette_has_a_place_for_each_color_and_what_is_left_is_shared():
-    assert all(len(colours.theme_of(kind)["chartCategoricalColors"]) == len(PLACES) for kind in THEMES)
+    assert all(len(colors.theme_of(kind)["chartCategoricalColors"]) == len(PLACES) for kind in THEMES)
     assert palette(full="a", chance="b") == [" ", "  ", "a", "    ", "     ", "      ", "       ", "b"]
     many = palette([f"line {at}" for at in range(9)], random="r", chance="c")
     assert many[6:9] == ["r", "c", "line 6"] and len(set(many)) == len(many) == 11

@@ -16,9 +16,9 @@ from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.shapes import ModelShape
 from engine.texts.continuation import Continuation, How, NextTokens, continuation, next_tokens
+from engine.views.pictures import to_svg
 from pages.ui.continuation import charts, patching, sections, unfit
 from pages.ui.controls.pruning import by_importance
-from pages.ui.figures.charts import to_svg
 from pages.ui.page import runtime
 from pages.ui.page.tables import probability
 from tests.engine.fixtures import WORD_PAIRS

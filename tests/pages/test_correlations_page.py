@@ -272,7 +272,7 @@ def all_charts(found, selected=("task_00, 0 shots", "task_01, 0 shots")):
 
 
 def test_charts_become_files():
-    from pages.ui.figures.charts import to_svg
+    from engine.views.pictures import to_svg
 
     for found in (many(3), CONSTANT):
         for chart in all_charts(found):

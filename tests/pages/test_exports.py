@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from engine.views.pictures import to_svg
 from pages.ui.downloads import exports
 from pages.ui.downloads import footer as closing
-from pages.ui.figures.charts import to_svg
 from pages.ui.figures.text_picture import COLUMNS, FULL_OPACITY, text_picture
 from pages.ui.prune.panels.exports import free_name
 from tests.engine.fixtures import write_questions

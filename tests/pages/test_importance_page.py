@@ -20,8 +20,8 @@ from engine.questions.tasks import TaskInfo, TaskStatus
 from engine.statistics import Paired, paired
 from engine.studies.removal import AccuracyWithout, Removal
 from engine.studies.surveys import StudySettings, Survey, grid, together
+from engine.views import pictures
 from pages.ui.controls import many_tasks
-from pages.ui.figures import charts
 from pages.ui.importance import charts as drawn
 from pages.ui.importance import sections, tables
 from pages.ui.page.defaults import RANKING_QUESTIONS
@@ -285,7 +285,7 @@ def test_the_number_of_cells_is_bounded(shape, n_shown):
 
 def test_all_equal_scores_are_drawn_and_their_agreement_is_undefined():
     rows = tables.head_rows(scores(np.zeros((2, 2))))
-    assert charts.to_svg(drawn.score_maps(rows, "Gradient"), "x").startswith(b"<svg")
+    assert pictures.to_svg(drawn.score_maps(rows, "Gradient"), "x").startswith(b"<svg")
     same = {"heads": np.ones((2, 2)), "heads-oracle": np.arange(4.0).reshape(2, 2)}
     assert "undefined" in tables.agreement_in_words(agreement(same), "heads", "heads-oracle")
 
@@ -297,7 +297,7 @@ def test_every_chart_becomes_a_file():
     made = [drawn.score_maps(tables.head_rows(found), "Gradient"), drawn.ffn_map(tables.ffn_rows(ffns), ffn_mean(ffns)),
             drawn.aggregate_map(tables.aggregate_rows(found, mean_of(found, "ranks")), "Mean", 1)]  # fmt: skip
     for chart in made:
-        assert charts.to_svg(chart, "title").startswith(b"<svg")
+        assert pictures.to_svg(chart, "title").startswith(b"<svg")
 
 
 def test_the_long_table_becomes_a_csv():

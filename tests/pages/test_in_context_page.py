@@ -303,7 +303,7 @@ def test_a_table_of_scores_by_text(tmp_path):
 
 @pytest.mark.parametrize("n_texts", [1, 4])
 def test_charts_are_valid_and_become_files(n_texts):
-    from pages.ui.figures.charts import to_svg
+    from engine.views.pictures import to_svg
 
     both = {"full model": losses(0, n_texts), "pruned model": losses(1, n_texts)}
     curve, slope = tables.curves(both), tables.slopes(both)

@@ -13,9 +13,9 @@ from engine.models.masks import parse_mask
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 from engine.studies.removal import HeadSet
+from engine.views.pictures import to_svg
 from pages.ui.controls.first_views import first_task
 from pages.ui.figures import head_sets
-from pages.ui.figures.charts import to_svg
 from pages.ui.figures.head_sets import RANDOM, STRONGEST
 from pages.ui.induction import ablation, charts, selection, tables, together
 from pages.ui.page import runtime

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from engine.heads.attention import HeadView, Overview
+from engine.views.colors import GREY, MARK, UNDEFINED
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, MARK, UNDEFINED
 from pages.ui.figures.text_picture import text_picture
 
 LETTERS = 6  # of a guess in a cell

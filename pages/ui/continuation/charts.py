@@ -5,8 +5,8 @@ import json
 import altair as alt
 import pandas as pd
 
+from engine.views.colors import palette
 from pages.ui.figures import charts
-from pages.ui.figures.colours import palette
 
 FULL, PRUNED = "full model", "pruned model"
 ROW_PX = 20

@@ -13,8 +13,8 @@ import altair as alt
 import pandas as pd
 
 from engine.importance.rankings import n_top
+from engine.views.colors import DARK, GREY, MARK, UNDEFINED
 from pages.ui.figures import charts
-from pages.ui.figures.colours import DARK, GREY, MARK, UNDEFINED
 from pages.ui.page.tables import RANK_TITLE, shared_prefix
 
 ROOM_FOR_ZEROS = 24  # columns: with more, cells show ".62" in place of "0.62"

@@ -11,10 +11,10 @@ import streamlit as st
 from engine.questions.requests import TaskSpec
 from engine.studies.statements import SMALL_LOSS
 from engine.studies.surveys import shots_in_words
+from engine.views.pictures import Picture
 from pages.ui.controls.heads import open_heads
 from pages.ui.correlations import charts, tables
 from pages.ui.correlations.transfer import Transfer
-from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.transfer import transfer_in_words, transfer_map

@@ -14,10 +14,10 @@ import pandas as pd
 from engine.models.session import Session
 from engine.progress import final
 from engine.receipts import ReceiptSummary, facts, read_receipts
+from engine.views import pictures
+from engine.views.colors import QUIET, light_theme
 from pages.ui.downloads.origin import Origin
 from pages.ui.downloads.provenance import rows
-from pages.ui.figures import charts
-from pages.ui.figures.colours import QUIET, light_theme
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.tables import magnitude
 
@@ -56,11 +56,11 @@ class ScreenFiles:
 
     def svg(self, name: str) -> bytes:
         """Returns one of the pictures as an SVG drawing."""
-        return charts.to_svg(self.sheet.picture(name), name, self.caption)
+        return pictures.to_svg(self.sheet.picture(name), name, self.caption)
 
     def png(self, name: str) -> bytes:
         """Returns one of the pictures as PNG."""
-        return charts.rasterised(self.svg(name))
+        return pictures.rasterised(self.svg(name))
 
     def receipts(self) -> tuple[ReceiptSummary, ...]:
         """Returns the receipts of the results shown."""
@@ -82,7 +82,7 @@ def to_zip(files: ScreenFiles) -> bytes:
         for name in list(files.sheet.pictures):
             drawing = files.svg(name)
             into.writestr(file_name(name, "svg"), drawing)
-            into.writestr(file_name(name, "png"), charts.rasterised(drawing))
+            into.writestr(file_name(name, "png"), pictures.rasterised(drawing))
         into.writestr("command.txt", f"{origin.command}\n")
         into.writestr("program.py", f"{origin.python}\n")
         into.writestr("receipt.json", receipt(files))
@@ -105,7 +105,7 @@ def to_html(files: ScreenFiles) -> bytes:
     origin, theme, parts = files.origin, light_theme(), files.receipts()
     colours = {"text": theme["textColor"], "line": theme["borderColor"], "box": theme["secondaryBackgroundColor"]}
     root = " ".join(f"--{name}: {colour};" for name, colour in {**colours, "quiet": QUIET}.items())
-    specs = [charts.file_spec(files.sheet.picture(name), name) for name in list(files.sheet.pictures)]
+    specs = [pictures.file_spec(files.sheet.picture(name), name) for name in list(files.sheet.pictures)]
     figures = "".join(f'<figure><div id="picture{number}"></div></figure>' for number in range(len(specs)))
     tables = "".join(map(partial(_table, files.sheet), list(files.sheet.tables)))
     says = "".join(f"<p>{_to_html_line(line)}</p>" for line in files.sheet.says)

@@ -7,8 +7,8 @@ from typing import Any
 
 from engine.requests import Request
 from engine.requests.fields import expression
+from engine.views import pictures
 from pages.ui.downloads.exports import ScreenFiles
-from pages.ui.figures import charts
 from pages.ui.page.screens import STORY
 
 IMPORTS = """import json
@@ -30,7 +30,7 @@ def to_notebook(files: ScreenFiles) -> bytes:
     heading = "\n\n".join([f"# {origin.screen}", purpose, origin.about, *sheet.says, f"[The screen]({files.link})"])
     cells = [_text(heading), *_requests(origin.requests)]
     for name in list(sheet.pictures):
-        spec = json.dumps(charts.file_spec(sheet.picture(name), name))
+        spec = json.dumps(pictures.file_spec(sheet.picture(name), name))
         draw = f"# {DRAWN}\nalt.Chart.from_dict(json.loads({spec!r}))"
         cells += [_text(f"## {name}"), _code(draw)]
     more = {"metadata": {"kernelspec": PYTHON}, "nbformat": 4, "nbformat_minor": 5}

@@ -4,7 +4,6 @@
 `empty`: what a screen shows while nothing of it is measured
 `drawing`: pictures and tables on screen
 `sheet`: what a screen shows and hands to its downloads
-`colours`: the colours that are not the theme's
 `token_text`: a component that sets a text, each token tinted, with a readout next to it
 `text_picture`: a text with its tints as a picture, for files
 `head_sets`: sets of heads ablated together, as a chart and a sentence

@@ -1,31 +1,23 @@
-"""Common elements of charts: takes a DataFrame, returns a `Picture`, without streamlit, on fixed scales, so that a
+"""Common elements of the screens' charts: takes a DataFrame, returns a `Picture`, without streamlit, on fixed scales: a
 slider moves only the data.
-
-On screen Streamlit's theme supplies the colours; a saved file gets those of the light theme.
 """
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from functools import cache, lru_cache
-from textwrap import wrap
+from collections.abc import Collection
+from functools import lru_cache
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from pages.ui.figures.colours import DARK, GREY, LAYERS, LIGHT, QUIET, light_theme
+from engine.views.colors import DARK, GREY, LAYERS, LIGHT
+from engine.views.pictures import WRITTEN, Picture, Template
 
 AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the height
 CELL: dict[str, Any] = {"stroke": GREY, "strokeOpacity": 0.45, "strokeWidth": 0.5}
 CROSS = "M-1,-1L1,1M-1,1L1,-1"
-FILE_WIDTH_PX, CAPTION_LETTERS = 900, 130  # letters of a caption that fit into the width
-FILE_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first comes with vl-convert: the same on any machine
-# text marks are black in either theme; the last of the palette's eight colours is the theme's own text colour, nearly
+# text marks are black in either theme; the last of the palette's eight colors is the theme's own text colour, nearly
 INK = alt.Fill("ink:N", legend=None, scale=alt.Scale(domain=[*"1234567", "ink"]))
-# percentages as everywhere else in the app, "41.2%"; the rest is Vega's own
-SIGNS = {"decimal": ".", "thousands": ",", "grouping": [3], "currency": ["$", ""], "percent": "%"}
-WRITTEN = {"locale": {"number": SIGNS}}
 # numbers of any size, such as "0.042" and "3,880": d3's "s" would write a half as "500m", its "g" thousands as "3.9e+3"
 MAGNITUDE, ROUGHLY = ",.3~r", ",.2~r"
 TOKENS = (  # on an axis, such as "10 M"
@@ -33,47 +25,7 @@ TOKENS = (  # on an axis, such as "10 M"
     "datum.value >= 1e3 ? format(datum.value / 1e3, '~r') + ' k' : datum.label"
 )
 MOST_NAMED = 12  # layers in a legend
-Template = Mapping[str, Any]
 kept = lru_cache(64)  # around functions that make a template: keeps the last 64 of each
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A chart in Vega-Lite: `template`, shared by pictures that differ only in their data, and the rows of `datasets`
-    by name."""
-
-    template: Template
-    datasets: Mapping[str, list[dict[str, Any]]]
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        """Returns both in one."""
-        return {**self.template, "datasets": self.datasets}
-
-
-def rasterised(drawing: bytes) -> bytes:
-    """Returns an SVG drawing as a PNG picture at twice its size."""
-    import vl_convert
-
-    return vl_convert.svg_to_png(drawing.decode(), scale=2)
-
-
-def to_svg(drawn: Picture, title: str, caption: str = "") -> bytes:
-    """Returns the picture as an SVG drawing."""
-    import vl_convert
-
-    return vl_convert.vegalite_to_svg(file_spec(drawn, title, caption)).encode()
-
-
-def file_spec(drawn: Picture, title: str, caption: str = "") -> dict[str, Any]:
-    """Returns the Vega-Lite of the picture in a file: with its colors, its title, and below it the caption in lines."""
-    words = {"text": title, "subtitle": wrap(caption, CAPTION_LETTERS), "anchor": "start"}
-    return {
-        **drawn.spec,
-        "width": drawn.template.get("width", FILE_WIDTH_PX),
-        "title": words,
-        "config": {**WRITTEN, **_file_config()},
-    }
 
 
 def tips(*each: str) -> list[alt.Tooltip]:
@@ -180,20 +132,3 @@ def _without_config(chart: alt.TopLevelMixin) -> Template:
     if "datasets" in found:
         raise ValueError("rows are in the chart itself, where those of the picture would replace them: name them")
     return {**found, "config": WRITTEN}
-
-
-@cache
-def _file_config() -> dict[str, Any]:
-    """Returns Vega's config for a saved picture: the light theme's colours."""
-    theme = light_theme()
-    categories, ramp = theme["chartCategoricalColors"], theme["chartSequentialColors"]
-    diverging, text = theme["chartDivergingColors"], theme["textColor"]
-    return {
-        "background": theme["backgroundColor"],
-        "font": FILE_FONT,
-        "range": {"category": categories, "ramp": ramp, "heatmap": ramp, "diverging": diverging},
-        "mark": {"color": categories[0]},
-        "axis": {"gridColor": theme["borderColor"], "labelColor": text, "titleColor": text},
-        "view": {"stroke": None},
-        "title": {"color": text, "subtitleColor": QUIET, "subtitleFontSize": 12, "subtitlePadding": 5, "offset": 14},
-    }

@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.colours import GREY_INK
+from engine.views.colors import GREY_INK
+from engine.views.pictures import Picture
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import DeltaGenerator

@@ -9,8 +9,8 @@ import pandas as pd
 
 from engine.shapes import ModelShape
 from engine.studies.removal import DRAWS, HeadSet, n_sets
+from engine.views.colors import palette
 from pages.ui.figures import charts
-from pages.ui.figures.colours import palette
 from pages.ui.figures.empty import empty_state
 from pages.ui.page.work import Work, live
 

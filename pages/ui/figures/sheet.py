@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from pages.ui.figures.charts import Picture
+from engine.views.pictures import Picture
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import to_csv

@@ -10,8 +10,8 @@ import pandas as pd
 
 from engine.studies.statements import SMALL_LOSS
 from engine.studies.sweeps import SweepRow
+from engine.views.colors import GREY, MARK, UNKNOWN
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, MARK, UNKNOWN
 from pages.ui.page.tables import number, whole_percent
 
 LETTER_PX, AROUND_PX = 6, 25  # of a name, about; the space around it

@@ -5,8 +5,8 @@ from dataclasses import replace
 import altair as alt
 import pandas as pd
 
+from engine.views.colors import GREY, MARK
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, MARK
 from pages.ui.head.tables import STANDS_OUT
 
 ROOM = 1.6  # of the strip, for its text

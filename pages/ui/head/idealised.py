@@ -8,8 +8,8 @@ from engine.accuracy.evaluation import accuracy
 from engine.heads.idealised import SIDES
 from engine.studies.portrait import Portrait
 from engine.studies.surveys import in_words
+from engine.views.colors import GREY
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.page.tables import better_or_worse, whole_percent

@@ -10,7 +10,7 @@ import streamlit as st
 from engine.heads.in_text import HeadInText
 from engine.studies.one_head import READ
 from engine.studies.portrait import Portrait
-from pages.ui.figures.charts import Picture
+from engine.views.pictures import Picture
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.empty import draw_sketch, empty_state
 from pages.ui.figures.sheet import Sheet

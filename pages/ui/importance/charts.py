@@ -11,8 +11,8 @@ import pandas as pd
 
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words, shots_in_words
+from engine.views.colors import CHANCE, GREY, MARK
 from pages.ui.figures import charts
-from pages.ui.figures.colours import CHANCE, GREY, MARK
 from pages.ui.page.tables import RANK_TITLE, number
 
 LOST = "Accuracy points lost (negative: gained)"

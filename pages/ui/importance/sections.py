@@ -19,13 +19,13 @@ from engine.questions.requests import TaskSpec
 from engine.studies.removal import Removal, without_heads
 from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from engine.timing.observed_timings import together_s
+from engine.views.colors import GREY, MARK
+from engine.views.pictures import Picture
 from pages.ui.controls.controls import one_listed
 from pages.ui.controls.first_views import first_task
 from pages.ui.controls.heads import open_heads, open_prune
 from pages.ui.controls.many_tasks import importance_work, reserve_finding, setting_of, so_far
 from pages.ui.controls.sidebar import Setup
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.colours import GREY, MARK
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import charts, tables

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS
+from engine.views.colors import GREY, UNKNOWN, palette
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, UNKNOWN, palette
 from pages.ui.in_context.tables import FULL, PRUNED
 
 TITLES = {"full": "Full ablation", "pattern-preserving": "Pattern-preserving ablation"}

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from engine.errors import UsageError
+from engine.views.colors import GREY, MARK, UNDEFINED, palette
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, MARK, UNDEFINED, palette
 from pages.ui.figures.induction_scores import TITLES
 
 HELP = {

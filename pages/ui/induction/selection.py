@@ -14,9 +14,9 @@ import streamlit as st
 
 from engine.models.masks import Mask, parse_mask
 from engine.shapes import ModelShape
+from engine.views.pictures import Picture
 from pages.ui.controls import carried
 from pages.ui.controls.heads import open_heads, open_prune
-from pages.ui.figures.charts import Picture
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.induction.charts import TITLES

@@ -9,8 +9,8 @@ import altair as alt
 import pandas as pd
 
 from engine.studies.mechanisms import RANDOM
+from engine.views.colors import GREY, MARK
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, MARK
 from pages.ui.mechanisms.tables import DO, title
 
 ROW_PX, AROUND_PX = 50, 70

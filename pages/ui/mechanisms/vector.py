@@ -12,9 +12,9 @@ from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.word_pairs import N_SHOTS, included_tasks
 from engine.shapes import ModelShape
+from engine.views.colors import GREY, MARK
 from pages.ui.controls.controls import one_listed
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, MARK
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.tables import number, percent, whole_percent
 from pages.ui.page.work import Work, live

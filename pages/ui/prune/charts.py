@@ -9,8 +9,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from engine.views.colors import GREY, UNKNOWN, palette
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, UNKNOWN, palette
 from pages.ui.page.tables import RANK_TITLE
 
 SECOND = "second"  # the second model's line

@@ -8,8 +8,8 @@ import altair as alt
 import pandas as pd
 
 from engine.studies.statements import SMALL_LOSS
+from engine.views.colors import GREY, MARK, palette
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, MARK, palette
 from pages.ui.page.defaults import AXES, Axis
 from pages.ui.page.tables import whole_percent
 from pages.ui.sweeps.tables import LEAST_LEVELS, NAMES, POINTS, TASKS, TOP, has_mean, line_names

@@ -8,8 +8,8 @@ import pandas as pd
 from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.studies.compare import RANDOM
+from engine.views.colors import PLACES, UNDEFINED, palette
 from pages.ui.figures import charts
-from pages.ui.figures.colours import PLACES, UNDEFINED, palette
 from pages.ui.sweeps.criteria_tables import CHANCE, label
 
 TITLES = {

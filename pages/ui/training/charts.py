@@ -14,8 +14,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from engine.views.colors import GREY, LAYERS
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, LAYERS
 from pages.ui.figures.induction_scores import TITLES
 from pages.ui.training.tables import KINDS, PHASE_CHANGE
 

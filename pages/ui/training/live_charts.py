@@ -13,8 +13,8 @@ import pandas as pd
 from engine.progress import in_time
 from engine.training.recipe import Recipe
 from engine.training.running import best
+from engine.views.colors import GREY, MARK
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, MARK
 from pages.ui.page.tables import number
 from pages.ui.training.charts import TokenAxis, axis_end
 from pages.ui.training.finding import half_strength

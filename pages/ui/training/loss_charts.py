@@ -7,8 +7,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from engine.views.colors import MARK
 from pages.ui.figures import charts
-from pages.ui.figures.colours import MARK
 from pages.ui.training.charts import (
     BAND,
     HEIGHT,

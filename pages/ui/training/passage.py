@@ -6,8 +6,8 @@ from typing import Any
 
 import streamlit as st
 
+from engine.views.pictures import Picture
 from pages.ui.controls.controls import one_listed, one_of
-from pages.ui.figures.charts import Picture
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.text_picture import text_picture
 from pages.ui.page.address import number_field

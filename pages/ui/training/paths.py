@@ -3,8 +3,8 @@
 import altair as alt
 import pandas as pd
 
+from engine.views.colors import GREY, MARK
 from pages.ui.figures import charts
-from pages.ui.figures.colours import GREY, MARK
 from pages.ui.training.charts import ABLATED, ONE, TokenAxis, by_kind, by_run, heard, kinds_in
 
 PATH_PX = 190

@@ -12,8 +12,8 @@ import pandas as pd
 import streamlit as st
 
 from engine.training.phase_change import joint_components
-from pages.ui.figures.charts import Picture
-from pages.ui.figures.colours import theme_of
+from engine.views.colors import theme_of
+from engine.views.pictures import Picture
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.presentation import presenting

@@ -1,6 +1,6 @@
-"""The colours that are not the theme's: its own, of text, lines and scales, are set in `.streamlit/config.toml`.
+"""The colors that are not the theme's: its own, of text, lines and scales, are set in `.streamlit/config.toml`.
 
-A scale around zero runs from blue (negative) by way of grey to orange (positive), on every screen; what pruning costs
+A scale around zero runs from blue (negative) through gray to orange (positive), on every screen; what pruning costs
 is written as a loss, so that orange is worse and blue is better. Layers go from violet (next to the tokens) to orange.
 
 Lines and bars have the theme's palette, and one thing has one color on every screen: `palette` gives the scale.
@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-CONFIG = Path(__file__).resolve().parents[3] / ".streamlit" / "config.toml"
+CONFIG = Path(__file__).resolve().parents[2] / ".streamlit" / "config.toml"
 GREY = "#8a949e"  # edges and rules, visible in both themes
 UNKNOWN, UNDEFINED = f"{GREY}33", f"{GREY}44"  # cells without a number: not measured, undefined
 CHANCE = f"{GREY}14"  # cells whose number may be chance

@@ -1,0 +1,11 @@
+"""Results as they are presented, everywhere alike.
+
+`view`: `View`, `Part`, `Column`, and a view as text
+`words`: a number with its interval in words
+`kit`: the forms of charts: intervals, bars, curves, map of heads, matrix, scatter of heads
+`pictures`: charts as data, and as files
+`colors`: the colors that are not the theme's
+`importance`: scores of heads, FFNs or layers
+
+None imports pandas or a plotting library before a chart or a table is asked for.
+"""

@@ -1,0 +1,57 @@
+"""Scores of heads, FFNs or layers for one task."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from engine.importance.importance import ORACLES, Scores
+from engine.views import kit
+from engine.views.view import Column, Part, View
+from engine.views.words import counted, listed, number
+
+N_NAMED = 4
+
+
+def importance_view(scores: Scores, task: str) -> View:
+    """The scores of one task as a map, and which are highest."""
+    is_oracle = scores.what in ORACLES
+    title = "Accuracy lost without it" if is_oracle else f"{scores.what}, no unit"
+    column = Column(title, "+.1%" if is_oracle else ".3g")
+    rows = component_rows({"score": scores.scores, "gold_log_likelihood_drop_nats": scores.tie_break})
+    columns = {"name": Column("Name"), "score": column}
+    if scores.tie_break is not None:
+        columns["gold_log_likelihood_drop_nats"] = Column("Log-likelihood lost, nats", "+.3f")
+    part = score_part(title, rows, columns, "score", signed=is_oracle)
+    top = [row["name"] for row in part.first(N_NAMED)]
+    on = f"on {task}, {counted(scores.n, 'question')}"
+    highest = float(part.first(1)[0]["score"])
+    if is_oracle and highest <= 0:
+        finding = f"**No component matters alone**: nothing is lost without any single one {on}."
+    elif is_oracle:
+        lost = f"{number(100 * highest)} points lost without it"
+        finding = f"**{top[0]} matters most alone: {lost}** {on}."
+    else:
+        finding = f"**{listed(top)} score highest** by {scores.what} {on}."
+    return View(finding, [part])
+
+
+def component_rows(scores: Mapping[str, np.ndarray | None]) -> list[dict[str, Any]]:
+    """A row for each head, or FFN: its layer, head and name, and its scores; an array that is None is left out."""
+    known = {name: array for name, array in scores.items() if array is not None}
+    rows = []
+    for at in np.ndindex(next(iter(known.values())).shape):
+        place = dict(zip(("layer", "head"), at, strict=False))
+        name = f"L{at[0]}H{at[1]}" if len(at) == 2 else f"F{at[0]}"
+        rows.append(place | {"name": name} | {score: float(array[at]) for score, array in known.items()})
+    return rows
+
+
+def score_part(
+    title: str, rows: list[dict[str, Any]], columns: Mapping[str, Column], score: str, signed: bool = False
+) -> Part:
+    """A map of heads by one of their scores, or bars of FFNs."""
+    is_map = "head" in rows[0]
+    draw = partial(kit.head_map, value=score, signed=signed) if is_map else partial(kit.bars, y="name", x=score)
+    return Part(title, rows, columns, draw, ranked_by=score)

@@ -1,0 +1,253 @@
+"""The forms of charts, in Vega-Lite: a view names fields, and their columns give titles and formats. Streamlit's theme
+colors them on screen.
+
+Each form takes a `Part` first, so that `Part(draw=partial(curves, x="level", y="acc"))` is drawn by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.views.colors import DARK, GREY, LAYERS, LIGHT, MARK, UNKNOWN, palette
+from engine.views.pictures import WRITTEN, Picture
+from engine.views.view import Part
+
+AXIS_PX, ROW_PX, MAP_PX = 85, 24, 420  # an axis with its title; a row of bars; the most that a map is high
+CURVES_PX, SCATTER_PX = 320, 380
+MOST_POINTS, MOST_NUMBERS, MOST_SERIES = 200, 150, 12  # drawn on a line; written on cells; named in a legend
+MOST_LETTERS = 90  # on an axis without turning its labels
+CROSS = "M-1,-1L1,1M-1,1L1,-1"
+
+
+def bars(part: Part, y: str, x: str, low: str = "", high: str = "", clear: str = "") -> Picture:
+    """Horizontal bars, a row each, with their interval from `low` to `high`; those not `clear` are gray."""
+    color: dict[str, Any] = {}
+    if clear:
+        color = {"color": {"condition": {"test": f"datum['{clear}']", "value": MARK}, "value": GREY}}
+    title = {"title": f"{_title(part, x)} (95% interval)" if low else _title(part, x)}
+    layers = [{"mark": {"type": "bar", "height": {"band": 0.7}}, "encoding": {"x": _number(part, x) | title, **color}}]
+    return _rows(part, y, [*layers, *_interval(part, x, low, high)])
+
+
+def intervals(part: Part, y: str, x: str, low: str, high: str, clear: str = "") -> Picture:
+    """Points with their intervals, a row each; those not `clear` are gray."""
+    color: dict[str, Any] = {}
+    if clear:
+        color = {"color": {"condition": {"test": f"datum['{clear}']", "value": MARK}, "value": GREY}}
+    zero = {
+        "mark": {"type": "rule", "color": GREY},
+        "encoding": {"x": {"datum": 0}, "y": {"value": 0}, "y2": {"value": "height"}},
+    }
+    title = {"title": f"{_title(part, x)} (95% interval)"}
+    point = {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
+             "encoding": {"x": _number(part, x) | title, **color}}  # fmt: skip
+    return _rows(part, y, [zero, *_interval(part, x, low, high, color), point])
+
+
+def curves(
+    part: Part,
+    x: str,
+    y: str,
+    by: str = "",
+    low: str = "",
+    high: str = "",
+    rules: Mapping[str, float] | None = None,
+    roles: Mapping[str, str] | None = None,
+    share: bool = False,
+) -> Picture:
+    """A line over the numbers `x`, or one for each value of `by`; a missing number interrupts it. `low` and `high`:
+    its band. `rules`: named horizontal lines. `roles`: series by their role in the palette (`full="full model"`).
+    `share`: `y` is a share, drawn from 0 to 1."""
+    scale = {"domain": [0, 1]} if share else {"zero": False}
+    encoding: dict[str, Any] = {"x": _number(part, x, {"zero": False, "nice": False}), "y": _number(part, y, scale)}
+    if by:
+        encoding["color"] = _series(part, by, roles or {})
+    point = len(part.rows) < MOST_POINTS
+    line = {"mark": {"type": "line", "point": point, "interpolate": "linear"}, "encoding": {"tooltip": _tips(part)}}
+    layers: list[dict[str, Any]] = []
+    if low:
+        band = {"y": _number(part, low, scale) | {"title": part.columns[y].title}, "y2": {"field": high}}
+        layers.append({"mark": {"type": "area", "opacity": 0.15}, "encoding": band})
+    layers.append(line)
+    datasets: dict[str, list[dict[str, Any]]] = {}
+    if rules:
+        datasets["rules"] = [{"name": name, "at": at} for name, at in rules.items()]
+        layers += _rules()
+    return _picture(part, layers, encoding, {"height": CURVES_PX}, datasets)
+
+
+def head_map(
+    part: Part, value: str, signed: bool = False, crosses: str = "", outlined: str = "", rows: str = "layer"
+) -> Picture:
+    """Layers and heads, colored by `value`: around 0 if it is `signed`. `crosses`: the field of pruned heads;
+    `outlined`: of heads with an edge."""
+    n_rows = 1 + max((int(row[rows]) for row in part.rows), default=0)
+    height = max(9, min(30, MAP_PX // n_rows))
+    axis = {"labelAngle": 0, "labelOverlap": True, "ticks": False, "domain": False}
+    encoding = {
+        "x": {"field": "head", "type": "ordinal", "title": "Head", "axis": axis},
+        "y": {"field": rows, "type": "ordinal", "title": "Layer", "axis": axis},
+        "tooltip": _tips(part),
+    }
+    layers = [_cells(part, value, signed, outlined)]
+    if crosses:
+        layers += _crosses(crosses, height)
+    if len(part.rows) <= MOST_NUMBERS:
+        layers.append(_numbers(part, value))
+    return _picture(part, layers, encoding, {"height": n_rows * height + AXIS_PX})
+
+
+def matrix(part: Part, x: str, y: str, value: str, signed: bool = False) -> Picture:
+    """A cell for each row, colored by `value`: around 0 if it is `signed`; its number is written on it if there is
+    room."""
+    down = list(dict.fromkeys(row[y] for row in part.rows))
+    is_long = sum(map(len, {str(row[x]) for row in part.rows})) > MOST_LETTERS
+    encoding = {
+        "x": _ordinal(part, x) | {"axis": {"labelOverlap": True, "labelAngle": -35 * is_long, "labelLimit": 160}},
+        "y": _ordinal(part, y) | {"axis": {"labelOverlap": True, "labelLimit": 200}},
+        "tooltip": _tips(part),
+    }
+    layers = [_cells(part, value, signed, "")]
+    if len(part.rows) <= MOST_NUMBERS:
+        layers.append(_numbers(part, value))
+    return _picture(part, layers, encoding, {"height": max(60, min(28 * len(down), 560)) + AXIS_PX})
+
+
+def scatter(part: Part, x: str, y: str, color: str = "layer") -> Picture:
+    """A point for each row, such as a head, colored by its layer or another number."""
+    encoding = {"x": _number(part, x, {"zero": False}), "y": _number(part, y, {"zero": False}), "tooltip": _tips(part)}
+    scale = {"range": list(LAYERS), "interpolate": "lab"}
+    encoding["color"] = {"field": color, "type": "quantitative", "title": _title(part, color), "scale": scale}
+    mark = {"type": "point", "filled": True, "size": 55, "opacity": 0.8}
+    return _picture(part, [{"mark": mark}], encoding, {"height": SCATTER_PX})
+
+
+def _rows(part: Part, y: str, layers: Sequence[Mapping[str, Any]]) -> Picture:
+    """A chart with a line for each row."""
+    n = len({row[y] for row in part.rows})
+    title = part.columns[y].title if y in part.columns else None
+    axis = {"labelLimit": 320, "title": title, "ticks": False, "domain": False}
+    encoding = {"y": {"field": y, "type": "nominal", "sort": None, "axis": axis}, "tooltip": _tips(part)}
+    return _picture(part, layers, encoding, {"height": max(2, n) * ROW_PX + AXIS_PX})
+
+
+def _picture(
+    part: Part,
+    layers: Sequence[Mapping[str, Any]],
+    encoding: Mapping[str, Any],
+    look: Mapping[str, Any],
+    more: Mapping[str, list[dict[str, Any]]] | None = None,
+) -> Picture:
+    template = {"data": {"name": "rows"}, "layer": list(layers), "encoding": encoding, **look, "config": WRITTEN}
+    return Picture(template, {"rows": [{name: _plain(each) for name, each in row.items()} for row in part.rows],
+                              **(more or {})})  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it: None for a number that is undefined."""
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _title(part: Part, field: str) -> str:
+    return part.columns[field].title if field in part.columns else field.replace("_", " ")
+
+
+def _number(part: Part, field: str, scale: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The channel of a number."""
+    form = part.columns[field].format if field in part.columns else ""
+    axis = {"format": "~%"} if form.endswith("%") else {}
+    return {"field": field, "type": "quantitative", "title": _title(part, field), "axis": axis, "scale": scale or {}}
+
+
+def _ordinal(part: Part, field: str) -> dict[str, Any]:
+    return {"field": field, "type": "ordinal", "sort": None, "title": _title(part, field)}
+
+
+def _tips(part: Part) -> list[dict[str, Any]]:
+    """The tooltip: every column of the table."""
+    found = []
+    for name, column in part.shown.items():
+        is_number = any(isinstance(row.get(name), int | float) or hasattr(row.get(name), "item") for row in part.rows)
+        form = {"format": column.format} if column.format and is_number else {}
+        found.append({"field": name, "type": "quantitative" if is_number else "nominal", "title": column.title} | form)
+    return found
+
+
+def _series(part: Part, by: str, roles: Mapping[str, str]) -> dict[str, Any]:
+    """The color of the series: each role's own, others in the remaining places of the palette."""
+    names = list(dict.fromkeys(row[by] for row in part.rows))
+    domain = palette([name for name in names if name not in roles.values()], **roles)
+    legend = {"values": names, "symbolOpacity": 1, "labelLimit": 320} if len(names) <= MOST_SERIES else None
+    return {"field": by, "type": "nominal", "title": _title(part, by), "scale": {"domain": domain}, "legend": legend}
+
+
+def _interval(part: Part, x: str, low: str, high: str, color: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    if not low:
+        return []
+    x_low = _number(part, low) | {"title": f"{_title(part, x)} (95% interval)"}
+    rule = {
+        "mark": {"type": "rule", "strokeWidth": 1.5, "color": GREY},
+        "encoding": {"x": x_low, "x2": {"field": high}},
+    }
+    return [
+        rule
+        | {"transform": [{"filter": f"isValid(datum['{low}'])"}], "encoding": {**rule["encoding"], **(color or {})}}
+    ]
+
+
+def _rules() -> list[dict[str, Any]]:
+    """Named horizontal lines."""
+    y = {"field": "at", "type": "quantitative"}
+    at = {"data": {"name": "rules"}, "encoding": {"y": y, "x": {"value": 0}, "color": {"value": GREY}}}
+    line = {"data": {"name": "rules"}, "mark": {"type": "rule", "strokeDash": [5, 4], "color": GREY}}
+    words = {"type": "text", "align": "left", "dx": 4, "dy": -6}
+    text = {"text": {"field": "name"}, "tooltip": {"value": None}}
+    return [
+        line | {"encoding": {"y": y, "x": None, "x2": None, "color": {"value": GREY}, "tooltip": {"value": None}}},
+        at | {"mark": words, "encoding": {**at["encoding"], **text}},
+    ]
+
+
+def _scale(part: Part, value: str, signed: bool) -> dict[str, Any]:
+    """Colors from 0, or around 0 from blue through gray to orange: Vega would go through green."""
+    known = [abs(row[value]) for row in part.rows if row.get(value) is not None and math.isfinite(row[value])]
+    reach = max(known, default=0) or 1
+    return {"domain": [-reach, reach], "domainMid": 0, "interpolate": "rgb"} if signed else {"domain": [0, reach]}
+
+
+def _cells(part: Part, value: str, signed: bool, outlined: str) -> dict[str, Any]:
+    """The cells of a map or matrix: gray where there is no number."""
+    form = part.columns[value].format if value in part.columns else ""
+    legend = {"format": "~%"} if form.endswith("%") else {}
+    color = {"field": value, "type": "quantitative", "title": _title(part, value), "legend": legend,
+             "scale": _scale(part, value, signed)}  # fmt: skip
+    known = {"condition": {"test": f"isValid(datum['{value}'])", **color}, "value": UNKNOWN}
+    edge = {"value": 0.5}
+    encoding: dict[str, Any] = {"color": known, "strokeWidth": edge}
+    mark = {"type": "rect", "stroke": GREY, "strokeOpacity": 0.45, "invalid": "show"}
+    if outlined:
+        encoding["strokeWidth"] = {"condition": {"test": f"datum['{outlined}']", "value": 3}, **edge}
+        encoding["stroke"] = {"condition": {"test": f"datum['{outlined}']", "value": MARK}, "value": GREY}
+        encoding["strokeOpacity"] = {"condition": {"test": f"datum['{outlined}']", "value": 1}, "value": 0.45}
+    return {"mark": mark, "encoding": encoding}
+
+
+def _numbers(part: Part, value: str) -> dict[str, Any]:
+    """The numbers on cells: black or white, whichever is easier to read there."""
+    shade = f"scale('color', datum['{value}'])"
+    ink = {"expr": f"contrast({shade}, 'black') < contrast({shade}, 'white') ? 'white' : 'black'"}
+    form = part.columns[value].format if value in part.columns else ""
+    text = {"field": value, "type": "quantitative"} | ({"format": form} if form else {})
+    known = [{"filter": f"isValid(datum['{value}'])"}]
+    return {"mark": {"type": "text", "fontSize": 10}, "transform": known,
+            "encoding": {"text": text, "fill": {"value": ink}, "color": {"value": None}}}  # fmt: skip
+
+
+def _crosses(field: str, row_px: int) -> list[dict[str, Any]]:
+    """Dark crosses with a light edge, visible on any cell and in both themes."""
+    mark = {"type": "point", "shape": CROSS, "size": (0.5 * row_px) ** 2, "opacity": 1}
+    looks = ({"stroke": LIGHT, "strokeWidth": 4}, {"stroke": DARK, "strokeWidth": 1.8})
+    return [{"mark": mark | look, "transform": [{"filter": f"datum['{field}']"}]} for look in looks]

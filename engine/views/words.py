@@ -1,0 +1,81 @@
+"""Numbers in words: a change with its interval, and what it says."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FEW = 10  # questions: too few for any verdict
+
+
+def number(value: float, digits: int = 1, sign: bool = False) -> str:
+    """Such as "−0.4": with a true minus, zero without a sign, and a dash if undefined."""
+    if math.isnan(value):
+        return "–"
+    text = f"{value:+,.{digits}f}" if sign else f"{value:,.{digits}f}"
+    return text.lstrip("+-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share such as "41%"; a dash if undefined."""
+    return f"{number(100 * share, digits)}%" if share == share else "–"
+
+
+def counted(n: int, noun: str) -> str:
+    """Such as "1 head" or "1,204 heads"."""
+    return f"{n:,} {noun}" + "s" * (n != 1)
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Such as "L1H0, L1H1 and L3H5"; "L1H0, L1H1, L2H0 and 9 more" if they are more than `most`."""
+    if len(names) > most:
+        return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
+    *first, last = names or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A loss with its 95% interval; a gain is a negative loss.
+
+    `value`, `low`, `high`: in the `unit`
+    `n`: the questions, texts or tokens that it comes from (0: unknown)
+    `p`: of its test; without one, the interval decides whether it is clear
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int = 0
+    unit: str = "points"
+    digits: int = 0
+    p: float = math.nan
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it is more than noise."""
+        if not math.isnan(self.p):
+            return self.p < 0.05
+        return self.low > 0 or self.high < 0
+
+    @property
+    def verdict(self) -> str:
+        """ "clear", "within noise", or "too few questions"."""
+        if self.n and self.n < FEW:
+            return "too few questions"
+        return "clear" if self.is_clear else "within noise"
+
+    def in_words(self) -> str:
+        """Such as "lost 12 points (95% 8 to 17)", "gained 0.3 nats (95% 0.1 to 0.5)", or "within noise: lost 1 point
+        (95% −2 to 4)"."""
+        if math.isnan(self.value):
+            return "undefined"
+        sign = -1 if self.value < 0 else 1
+        low, high = sorted((sign * self.low, sign * self.high))
+        words = f"{'gained' if sign < 0 else 'lost'} {self._size(sign * self.value)}"
+        if not math.isnan(low):
+            words += f" (95% {number(low, self.digits)} to {number(high, self.digits)})"
+        return words if self.verdict == "clear" else f"{self.verdict}: {words}"
+
+    def _size(self, value: float) -> str:
+        size = number(value, self.digits)
+        return f"{size} {self.unit.removesuffix('s') if size == '1' else self.unit}"
