@@ -96,12 +96,12 @@ def folder(tmp_path_factory, tiny_opt, warm):
     """What the command writes for two embedded tasks of a tiny model."""
     out, cache = tmp_path_factory.mktemp("study"), tmp_path_factory.mktemp("cache")
     words = ["-m", "engine", "sweep", "--preset", "paper", "--model", str(tiny_opt)]
-    words += ["--precision", "fp32", "--tasks", "demo_copy,demo_cloze,no_such_task", "--shots", "1", "--limit", "16"]
-    words += ["--order-questions", "16", "--cache", str(cache), "--out", str(out), "--json"]
+    words += ["--precision", "fp32", "--tasks", "demo_copy,demo_cloze,no_such_task", "--shots", "1", "--limit", "8"]
+    words += ["--order-questions", "8", "--cache", str(cache), "--out", str(out), "--json"]
     done = warm.run(words)
     assert done.returncode == 0, done.stderr
     about = {"model": str(tiny_opt), "precision": "fp32", "tasks": "demo_copy,demo_cloze,no_such_task", "shots": "1"}
-    asked = Sweep(preset="paper", **about, limit=16, order_questions=16, cache=str(cache), out=str(out))
+    asked = Sweep(preset="paper", **about, limit=8, order_questions=8, cache=str(cache), out=str(out))
     with opened(asked) as session:
         again = RequestRun(session, silent)
         return out, json.loads(done.stdout), (asked.measure(again).fields["statements"], again.cached)

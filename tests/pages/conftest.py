@@ -139,10 +139,16 @@ def with_shipped(monkeypatch):
     monkeypatch.setenv("HEADROOM_PRODUCTS", KERNELS[-1])
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def nothing_ahead(monkeypatch):
-    """Has screens measure what they show first, and the rest at a click: for tests that do not look at the rest."""
+    """Has screens measure what they show first, and the rest at a click."""
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+
+
+@pytest.fixture
+def measures_ahead(nothing_ahead, monkeypatch):
+    """Has screens measure all that they show: for tests that look at what is measured without a click."""
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "1000000")
 
 
 @pytest.fixture

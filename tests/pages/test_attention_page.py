@@ -183,7 +183,9 @@ def test_the_overview_names_pruned_heads_and_adds_up():
     assert unpacked(scored)[1]["scores"].tolist() == np.eye(2, 4).ravel().tolist()
 
 
-def test_the_screen_sends_the_chosen_heads_and_the_command_and_the_program_agree(open_screen, tmp_path, capsys):
+def test_the_screen_sends_the_chosen_heads_and_the_command_and_the_program_agree(
+    measures_ahead, open_screen, tmp_path, capsys
+):
     at = open_screen(attention_heads="L1H0,L0H3", attention_text="Pattern labels", attention_mask="L0H1")
     overview, pattern = packets(at)
     meta, arrays = unpacked(overview)
@@ -217,7 +219,7 @@ def test_the_lens_of_a_pruned_model_is_next_to_that_of_the_full_one(open_screen,
     np.testing.assert_allclose(pruned["next_p"], shown["next_p"], rtol=1e-5)
 
 
-def test_the_head_that_opens_stays_when_it_is_pruned(open_screen):
+def test_the_head_that_opens_stays_when_it_is_pruned(measures_ahead, open_screen):
     [usual] = unpacked(packets(open_screen())[1])[0]["heads"]
     at = open_screen(attention_mask=usual)
     assert unpacked(packets(at)[1])[0]["heads"] == [usual]

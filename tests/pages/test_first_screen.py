@@ -68,7 +68,8 @@ def open_app(store_folder, with_streamlit):
     and to a mask that is none."""
 
     def run(heads=50, worker="held"):
-        done = with_streamlit.run(["-c", OPEN, heads, worker], env={**os.environ, "HEADROOM_CACHE": str(store_folder)})
+        env = {**os.environ, "HEADROOM_CACHE": str(store_folder), "HEADROOM_IDLE_SECONDS": "0"}
+        done = with_streamlit.run(["-c", OPEN, heads, worker], env=env)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) | {"said": done.stderr} for line in done.stdout.splitlines()]
 

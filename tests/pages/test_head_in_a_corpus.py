@@ -21,7 +21,7 @@ def corpus(tmp_path):
 
 
 @pytest.fixture
-def open_head(open_app, nothing_ahead):
+def open_head(open_app):
     return partial(open_app, "head", head="L1H2", head_tasks="demo_copy", head_shots="0")
 
 

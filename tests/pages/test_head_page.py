@@ -49,7 +49,7 @@ def open_screen(open_app):
 
 
 def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says(
-    open_screen, tiny_opt, capsys, monkeypatch
+    measures_ahead, open_screen, tiny_opt, capsys, monkeypatch
 ):
     at = open_screen()
     [headline] = [each.value for each in at.header]
@@ -102,7 +102,7 @@ def assert_stored_results_show(open_screen, monkeypatch):
     assert not any("Measure all" in label for label in labels(at)) and "Reading stored results …" in said(at)
 
 
-def test_nothing_begins_unasked_where_that_is_set_and_each_part_has_its_button(open_screen, nothing_ahead):
+def test_nothing_begins_unasked_where_that_is_set_and_each_part_has_its_button(open_screen):
     at = open_screen(head_tasks="demo_copy,demo_walk")
     first, shown = (
         {TITLES[name] for name in measuring.FIRST},
@@ -151,7 +151,7 @@ def test_the_screen_opens_with_the_head_of_the_best_prefix_matching(open_screen,
     assert at.header[0].value.startswith(f"L{layer}H{head} · ")
 
 
-def test_steps_go_round_and_a_head_that_is_none_is_one_line_above_the_first(open_screen, nothing_ahead):
+def test_steps_go_round_and_a_head_that_is_none_is_one_line_above_the_first(open_screen):
     at = open_screen(head="L7H0")
     for text in ("L7H0", "nose", "L0H*"):
         at.text_input(key="head").set_value(text).run()
@@ -177,7 +177,7 @@ def test_a_listed_head_opens_and_a_late_report_of_a_left_list_does_not(monkeypat
     assert opened == ["L0H5"]
 
 
-def test_the_parts_of_the_page_are_in_the_address(open_screen, nothing_ahead):
+def test_the_parts_of_the_page_are_in_the_address(open_screen):
     at = open_screen(head_part="What feeds it")
     assert at.session_state["head_part"] == "What feeds it" and not at.error
     assert [tab.label for tab in at.tabs] == [

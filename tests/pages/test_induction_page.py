@@ -81,7 +81,7 @@ def test_the_screen_opens_with_its_finding_a_map_and_a_scatter_plot_and_the_rest
     assert at.subheader[0].value == "QK trace of every head" and len(frames_of(at)) == 2
 
 
-def test_every_section_is_drawn_once_it_is_unfolded(open_screen, nothing_ahead):
+def test_every_section_is_drawn_once_it_is_unfolded(open_screen):
     at = open_screen(**unfolded(*FOLDED))
     # the map and the scatter plot; what is left of two scores; six maps; the example
     assert len(frames_of(at)) == 2 + 2 + 6 + 1
@@ -142,7 +142,7 @@ def test_a_slide_has_no_actions_and_leaves_out_what_lies_below_its_screen(open_s
     assert not [each.value for each in at.caption if "lick" in each.value]
 
 
-def test_a_selected_head_is_selected_everywhere_and_can_be_pruned(open_screen, nothing_ahead):
+def test_a_selected_head_is_selected_everywhere_and_can_be_pruned(open_screen):
     at = open_screen(**unfolded("maps"))
     at.session_state["heads_selected"], at.session_state["heads_selected_in"] = ("L0H1", "L1H3"), "scatter"
     settled(at)

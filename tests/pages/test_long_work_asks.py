@@ -82,7 +82,7 @@ def test_it_opens_with_a_quick_order_until_another_one_is_asked_for(started, cap
     assert not [label for label in labels(at) if "order" in label]
 
 
-def test_a_quick_order_is_not_asked_for_if_it_takes_no_longer_than_the_answers(open_app, monkeypatch, nothing_ahead):
+def test_a_quick_order_is_not_asked_for_if_it_takes_no_longer_than_the_answers(open_app, monkeypatch):
     take_long(monkeypatch, ORDER, QUICK)
     at = open_app(prune_heads="50")
     assert (box(at), figure(at)[0]) == (QUICK, "…") and f"Measure {QUICK} order, about 46 min here" in labels(at)
@@ -114,13 +114,13 @@ def test_an_order_of_layers_that_takes_long_is_measured_at_a_click(started, monk
     assert "(1 layer dropped)" in under_figure(at) and "--layer-order" not in at.code[0].value
 
 
-def test_an_order_that_a_link_names_stays(open_app, monkeypatch, nothing_ahead):
+def test_an_order_that_a_link_names_stays(open_app, monkeypatch):
     take_long(monkeypatch, ORDER)
     at = open_app(prune_order=ORDER, prune_heads="50")
     assert box(at) == ORDER and figure(at)[0] == "…" and f"Measure {ORDER} order, about 46 min here" in labels(at)
 
 
-def test_another_task_opens_with_an_order_of_its_own(open_app, monkeypatch, nothing_ahead):
+def test_another_task_opens_with_an_order_of_its_own(open_app, monkeypatch):
     at = open_app(prune_order=ORDER, prune_heads="50")
     take_long(monkeypatch, ORDER)
     at.segmented_control(key="prune_shots").set_value(1)

@@ -30,7 +30,7 @@ def click(at, label):
 
 
 @pytest.mark.parametrize("screen", SCREENS)
-def test_a_visit_asks_nobody(screen, open_app, served):
+def test_a_visit_asks_nobody(measures_ahead, screen, open_app, served):
     at = open_app(screen, model=TINY)
     assert "someone/tiny is not on this computer" in said(at)
     assert screen == "prune" or "prune_task" not in [each.key for each in at.main.selectbox]
@@ -38,7 +38,7 @@ def test_a_visit_asks_nobody(screen, open_app, served):
     assert served.requests == []
 
 
-def test_the_other_model_of_a_passage_is_offered_too(open_app, served):
+def test_the_other_model_of_a_passage_is_offered_too(measures_ahead, open_app, served):
     at = open_app("passage", against=f"{TINY}@step1000")
     assert "someone/tiny@step1000 is not on this computer" in said(at) and served.requests == []
 
@@ -58,7 +58,7 @@ def rendered(monkeypatch):
     return asked
 
 
-def test_rows_are_fetched_once_somebody_agrees_in_that_tab(open_app, served, rendered):
+def test_rows_are_fetched_once_somebody_agrees_in_that_tab(measures_ahead, open_app, served, rendered):
     there, here = open_app(prune_task="boolq"), open_app(prune_task="piqa")
     assert "the rows of task piqa are not on this computer" in said(here) and rendered == []
     here.toggle(key="fetch_tasks").set_value(True)
@@ -94,14 +94,14 @@ def test_what_went_wrong_is_said_and_can_be_tried_again(open_app, served):
     assert len(served.requests) == asked + 1
 
 
-def test_the_embedded_model_is_used_during_a_download_of_200_mb(open_app, served):
+def test_the_embedded_model_is_used_during_a_download(open_app, served):
     """And Cancel stops the bytes, and the next try fetches only the rest."""
-    served.files["model.safetensors"] += os.urandom(1_000_000) * 200
-    served.bytes_per_s = 5e6
+    served.files["model.safetensors"] += os.urandom(1_000_000) * 50
+    served.bytes_per_s = 5e5
     at = click(open_app(model=TINY), "Look it up")
     offers.lookups().join(TINY, WAIT_S)
     click(at.run(), "Download")
-    while served.sent_bytes < 2e6:
+    while served.sent_bytes < 5e5:
         time.sleep(0.05)
     assert f"{TINY}: " in at.run().get("progress")[0].proto.text
     at.selectbox(key="model").set_value("demo")
@@ -120,7 +120,7 @@ def test_the_embedded_model_is_used_during_a_download_of_200_mb(open_app, served
     time.sleep(0.5)  # what is on its way
     sent = served.sent_bytes
     time.sleep(0.5)
-    assert served.sent_bytes == sent < 200e6
+    assert served.sent_bytes == sent < 50e6
     offer = offers.offered(TINY)
     rest = offer.missing_bytes
     assert 0 < rest < offer.total_bytes and "are here already" in said(at.run())

@@ -19,7 +19,7 @@ def drawn_sliders(at):
     return [each["label"] for each in components(at) if each.get("label") in SLIDERS]
 
 
-def test_one_slider_is_drawn_and_a_chip_leads_to_each_other_level(nothing_ahead, open_app):
+def test_one_slider_is_drawn_and_a_chip_leads_to_each_other_level(open_app):
     at = open_app(prune_order="random", prune_heads="50", prune_ffns="50")
     assert drawn_sliders(at) == ["Attention heads pruned"]
     assert [each.label for each in at.button if (each.key or "").startswith("prune chip")] == ["FFNs 50%"]
@@ -31,7 +31,7 @@ def test_one_slider_is_drawn_and_a_chip_leads_to_each_other_level(nothing_ahead,
     assert '"title": "FFNs pruned in addition to 50% of heads"' in json.dumps(charts_of(at)[0]), "the curve follows"
 
 
-def test_what_is_pruned_by_name_is_counted_next_to_the_slider_and_restored_by_one_click(nothing_ahead, open_app):
+def test_what_is_pruned_by_name_is_counted_next_to_the_slider_and_restored_by_one_click(open_app):
     at = open_app(prune_order="random", prune_mask="L0H1-2", prune_heads="25")
     assert button(at, "Also 2 heads: L0H1-2").key == "prune chip mask"
     button(at, "Restore").click()
@@ -57,7 +57,7 @@ def test_the_page_is_drawn_again_once_when_the_job_has_ranked(monkeypatch):
     assert drawn == [True, False, True]
 
 
-def test_labels_of_examples_are_those_of_the_command(nothing_ahead, open_app, capsys):
+def test_labels_of_examples_are_those_of_the_command(open_app, capsys):
     asked = {"prune_task": "demo_guest", "prune_shots": "5", "prune_labels": "Shuffled", "prune_limit": "16"}
     at = open_app(**asked, prune_order="random")
     result = same_on_the_command_line(at, capsys)

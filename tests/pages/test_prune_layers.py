@@ -33,7 +33,7 @@ def trained(at):
     return frame.session(), target, select(requests, RANKING_QUESTIONS, "stratified")
 
 
-def test_at_0_nothing_about_layers_is_measured_or_asked(open_app):
+def test_at_0_nothing_about_layers_is_measured_or_asked(measures_ahead, open_app):
     at = open_app(prune_order="random", prune_axis="Layers", prune_layers_by="oracle")
     assert level(at, "prune_layers") == 0 and block_influence(*trained(at)[1:]).stored(trained(at)[0]) is None
     assert "--prune-layers" not in at.code[0].value and "layer_order" not in json.dumps(
@@ -75,7 +75,7 @@ def test_layers_go_in_the_order_that_is_chosen(by, open_app, capsys):
     assert f"layer_order='{by}'" in " ".join(each.value for each in at.code)
 
 
-def test_the_curve_runs_over_layers_and_a_hand_that_moves_measures_nothing(open_app):
+def test_the_curve_runs_over_layers_and_a_hand_that_moves_measures_nothing(measures_ahead, open_app):
     at = open_app(prune_order="random", prune_layers="50")
     at.segmented_control(key="prune_axis").set_value("layers")
     settled(at)

@@ -47,7 +47,7 @@ from tests.pages.conftest import (
 )
 
 
-def test_the_full_model_is_measured_first_then_a_moved_slider_measures_the_pruned_one(open_app, capsys):
+def test_the_full_model_is_measured_first_then_a_moved_slider_measures_the_pruned_one(measures_ahead, open_app, capsys):
     at = open_app()
     value, delta = figure(at)
     result = same_on_the_command_line(at, capsys)
@@ -150,7 +150,7 @@ def click(at, what, number, parts, pruned):
     return at
 
 
-def test_a_click_on_the_map_prunes_and_restores_on_top_of_the_levels(nothing_ahead, open_app, capsys):
+def test_a_click_on_the_map_prunes_and_restores_on_top_of_the_levels(open_app, capsys):
     at = open_app(prune_order="random", prune_heads="25")
     by_level = [map["pruned"] for map in components(at) if "shade" in map]
     gone = by_level[0].index(True)
@@ -179,7 +179,7 @@ def test_a_click_on_the_map_prunes_and_restores_on_top_of_the_levels(nothing_ahe
         assert not at.exception and at.text_input(key="prune_mask").value == "F1"
 
 
-def test_a_browser_that_has_not_drawn_what_was_clicked_does_not_undo_it(nothing_ahead, open_app):
+def test_a_browser_that_has_not_drawn_what_was_clicked_does_not_undo_it(open_app):
     at = open_app(prune_order="random")
     click(at, "heads", 1, [5], True).run()
     assert at.text_input(key="prune_mask").value == "L1H1"
@@ -225,7 +225,7 @@ def words_of(at, what):
     )
 
 
-def test_a_cancelled_run_waits_for_the_user(nothing_ahead, open_app, gate):
+def test_a_cancelled_run_waits_for_the_user(open_app, gate):
     at = open_app(prune_order="random")
     gate.occupy()
     slide(at, "prune_heads", 50).run()
@@ -277,7 +277,7 @@ def curve(at):
     return {name: table.to_dict("records") for name, table in frames_of(at)[0].items()}
 
 
-def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
+def test_a_moving_hand_shows_an_estimate_and_measures_nothing(measures_ahead, open_app):
     at = open_app(prune_order="random")
     before, puts = worker_state(), frame.store().n_puts
     slide(at, "prune_heads", 45, moving=True).run()
@@ -299,7 +299,7 @@ def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
     assert 0.45 in [row["level"] for row in curve(at)["points"]], "a measured level stays"
 
 
-def test_estimates_are_the_engines(open_app, questions):
+def test_estimates_are_the_engines(measures_ahead, open_app, questions):
     from engine.accuracy.evaluation import evaluation
     from engine.importance.estimates import Calibration, check, estimate, gradients
     from engine.importance.rankings import random_order
@@ -382,7 +382,7 @@ def test_a_budget_that_is_no_number_is_one_line(open_app, monkeypatch):
     assert ["give seconds" in error.value for error in at.error] == [True]
 
 
-def test_the_panel_of_what_pruning_saves(nothing_ahead, open_app):
+def test_the_panel_of_what_pruning_saves(open_app):
     at = open_app(prune_order="random", prune_heads="50", prune_cost="true")
     table = next(each.value for each in at.markdown if "| Sliced |" in each.value)
     assert table.count("—") == 3, "no time is measured yet"
@@ -413,7 +413,7 @@ def test_tokens_a_second_say_how_long_they_take_on_a_slow_model(open_app, monkey
     assert label.endswith(f"about {in_time(16 * (256 + 32 * 20) * 4 / 1000)} here")
 
 
-def test_the_pruned_model_is_exported_without_its_dropped_layers(nothing_ahead, open_app, tmp_path, capsys):
+def test_the_pruned_model_is_exported_without_its_dropped_layers(open_app, tmp_path, capsys):
     levels = {"prune_heads": "50", "prune_layers": "50"}
     at = open_app(prune_order="random", prune_export="true", prune_export_form="Small", **levels)
     [sizes] = [each.value for each in at.markdown if "on disk" in each.value]
@@ -438,7 +438,7 @@ def test_the_pruned_model_is_exported_without_its_dropped_layers(nothing_ahead, 
     assert "B" in mask and f"--mask '{mask}'" in command and f"Pruned components: `{mask}`" in card
 
 
-def test_the_address_seeds_every_control_of_a_page_opened_by_its_own_address(nothing_ahead, open_app):
+def test_the_address_seeds_every_control_of_a_page_opened_by_its_own_address(open_app):
     address = {"bos": "off", "prune_shots": "1", "prune_limit": "7", "prune_heads": "40", "prune_ffns": "100"}
     at = open_app(run=False, prune_order="random", **address)
     at.switch_page("pages/prune.py")
@@ -450,7 +450,7 @@ def test_the_address_seeds_every_control_of_a_page_opened_by_its_own_address(not
     assert "of 7** right" in under_figure(at)
 
 
-def test_nonsense_in_the_address_is_put_right(nothing_ahead, open_app):
+def test_nonsense_in_the_address_is_put_right(open_app):
     nonsense = {"precision": "int3", "prune_heads": "4000", "prune_shots": "99", "prune_order": "best"}
     at = open_app(**nonsense, prune_layers="50", prune_layers_by="magic")
     assert level(at, "prune_heads") == 100, "the nearest that is allowed"
@@ -474,7 +474,7 @@ def test_bad_input_is_one_plain_line(open_app, parameters, line):
     assert not any("Traceback" in error.value or "unexpected" in error.value for error in at.error)
 
 
-def test_the_table_of_answers(nothing_ahead, open_app):
+def test_the_table_of_answers(open_app):
     from pages.ui.prune.tables import answers_csv
 
     at = open_app(prune_order="random", prune_heads="50")
@@ -504,7 +504,7 @@ def published(monkeypatch, *rows):
     monkeypatch.setattr(table, "built_in", lambda: found)
 
 
-def test_what_was_published_of_the_full_model_stands_beside(nothing_ahead, open_app, tiny_opt, monkeypatch):
+def test_what_was_published_of_the_full_model_stands_beside(open_app, tiny_opt, monkeypatch):
     published(monkeypatch, (tiny_opt, "demo_copy", 0, False, "acc", 0.4567), (tiny_opt, "demo_copy", 1, True, "acc", 1))
     of_task = {"prune_task": "demo_copy", "prune_shots": "0", "prune_limit": "16", "prune_order": "random"}
     for more, words in (

@@ -31,7 +31,7 @@ def of_store(at, title="The ferry"):
     return found.full, found.pruned
 
 
-def test_it_is_measured_behind_the_accuracy_under_the_same_mask(open_app, capsys):
+def test_it_is_measured_behind_the_accuracy_under_the_same_mask(measures_ahead, open_app, capsys):
     at = open_app(prune_order="random", prune_perplexity="true")
     [full, _] = of_store(at)
     assert said(at) == f"Perplexity of The ferry: **{perplexity._four_digits(full.a_token)}**", "one number"
@@ -55,7 +55,7 @@ def test_it_is_measured_behind_the_accuracy_under_the_same_mask(open_app, capsys
     assert jobs["accuracy"] is None or jobs["accuracy"].finished_s < jobs[perplexity.SLOT].finished_s
 
 
-def test_the_text_is_in_the_address_and_the_user_s_own_is_measured_too(open_app):
+def test_the_text_is_in_the_address_and_the_user_s_own_is_measured_too(measures_ahead, open_app):
     at = open_app(prune_text="Three languages", prune_heads="50", prune_order="random")
     assert said(at).startswith("Perplexity of Three languages: **")
     at = open_app(run=False, prune_text="*mine*", prune_heads="50", prune_order="random")

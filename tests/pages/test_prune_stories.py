@@ -185,7 +185,7 @@ def rows_of(at):
     return sweep(target, setting, wanted, ["demo_copy"]).so_far(session()).rows
 
 
-def test_a_story_closes_when_its_heads_or_its_task_are_left(with_shipped, open_app, nothing_ahead):
+def test_a_story_closes_when_its_heads_or_its_task_are_left(with_shipped, open_app):
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
     at = choose(open_app(**embedded, prune_limit="16"), "heads")
     assert "Expect:" in said(settled(at)), "it stays while nothing is changed"

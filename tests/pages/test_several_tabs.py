@@ -55,7 +55,7 @@ def test_a_waiting_tab_says_for_what_and_goes_on_by_itself(tmp_path, monkeypatch
     st.cache_resource.clear()
 
 
-def test_tabs_with_different_views_keep_their_figures(nothing_ahead, open_app, monkeypatch):
+def test_tabs_with_different_views_keep_their_figures(open_app, monkeypatch):
     tabs, views = Tabs(monkeypatch), {"one": {"prune_limit": "16"}, "two": {"prune_limit": "18"}}
     pages, figures = {}, {}
     for tabs.now, view in views.items():
@@ -70,7 +70,7 @@ def test_tabs_with_different_views_keep_their_figures(nothing_ahead, open_app, m
         assert runtime.jobs().snapshot("questions") is before and "accuracy" not in put
 
 
-def test_what_a_closed_tab_held_is_forgotten(nothing_ahead, open_app, monkeypatch):
+def test_what_a_closed_tab_held_is_forgotten(open_app, monkeypatch):
     tabs = Tabs(monkeypatch)
     monkeypatch.setattr("engine.jobs.MOST_CLOSED", 0)
     for tabs.now in ("closed", "open"):

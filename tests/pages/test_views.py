@@ -57,7 +57,7 @@ def headings_of(at):
 
 
 @pytest.mark.parametrize(("named", "title"), [("All heads <b>", "All heads &lt;b&gt;"), ("a\n", "Prune")])
-def test_a_slide_has_the_name_of_its_view_as_its_title(open_app, nothing_ahead, named, title):
+def test_a_slide_has_the_name_of_its_view_as_its_title(open_app, named, title):
     [heading] = headings_of(open_app(present=named))
     assert f"<h1>{title}</h1>" in heading and ("heading named" in heading) == (title != "Prune")
 

@@ -7,7 +7,6 @@ from engine.shapes import ModelShape
 from pages.ui.page.tables import mask_counts
 from tests.pages.conftest import go_to, press, settled
 
-pytestmark = pytest.mark.usefixtures("nothing_ahead")
 SCREENS = {
     "passage": "passage",
     "continue": "continuation",
