@@ -32,8 +32,8 @@ pytestmark = [
     pytest.mark.thorough,
     pytest.mark.slow("two studies in three processes with other clocks, languages, hash seeds and processors"),
 ]
-STUDY = ["--precision", "fp32", "--tasks", "demo_copy,own.jsonl", "--shots", "0", "--limit", "16"]
-STUDY += ["--order-questions", "16"]
+STUDY = ["--precision", "fp32", "--tasks", "demo_copy,own.jsonl", "--shots", "0", "--limit", "8"]
+STUDY += ["--order-questions", "8"]
 ALIKE, TWO, OLDER = {}, {}, {}
 if "avx2" in abilities() and "Intel" in processor():
     ALIKE = {"MKL_CBWR": "AVX2,STRICT", "ATEN_CPU_CAPABILITY": "avx2"}

@@ -37,6 +37,7 @@ from tests.engine.test_log_likelihoods_equal_the_harness import answered
 from tests.warm import WarmInterpreter
 
 FAMILIES = [*STOCK, UNTIED]
+SEVERAL = [name for name in EXAMINED if name in DISTINCT]
 IDS = [2, *range(40, 70)]
 MASK = "L0H1 L1H* L2H0-2 F1"
 OUTSIDE = """
@@ -98,7 +99,7 @@ def small_mask(name):
 
 
 # of Llama, heads 0-1 and 2-3 share a key and value head: whole groups, uneven groups, one head of each
-SMALL = [(family, small_mask(family)) for family in FAMILIES if family in (*EXAMINED, UNTIED)] + [
+SMALL = [(family, small_mask(family)) for family in FAMILIES if family in (*SEVERAL, UNTIED)] + [
     ("llama", "L0H0 L1H2-3 L2H0 L2H2"), ("llama", "B0 F2"), ("gpt_neox", "B1 L0H*"), ("gpt2", "L*H* F0"), ("opt", "B*"),
     ("opt-350m", "B0 L1H*"), ("phi3", "L0H0 L1H2-3 L2H0 L2H2"),
 ]  # fmt: skip
@@ -123,7 +124,7 @@ def test_a_folder_of_uneven_layers_that_is_not_headroom_s_is_refused(session, fo
 
 
 # whole layers of each family (their attention biases are folded away), and Llama's heads, whole groups and one of each
-LLAMA_SHAPED = [name for name in EXAMINED if name in STOCK
+LLAMA_SHAPED = [name for name in SEVERAL if name in STOCK
                 and (of := families.FAMILIES[TINY[name]]).states_head_width and not of.norms_all_heads]  # fmt: skip
 EVEN = [
     *((family, "B2 L*H1 L*H3") for family in LLAMA_SHAPED),

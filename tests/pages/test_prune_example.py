@@ -52,9 +52,7 @@ def test_the_question_begins_after_the_examples_or_at_a_word():
 
 
 @pytest.mark.slow("measures the induction scores of the embedded model")
-def test_the_question_shows_the_copied_word_and_leads_to_the_head_that_looks_at_it(
-    with_shipped, open_app, measures_ahead
-):
+def test_the_question_shows_the_copied_word_and_leads_to_the_head_that_looks_at_it(measures_ahead, open_app):
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
     at = open_app(**embedded, prune_limit="16")
     [said] = [each.value for each in at.main.markdown if "One of the questions" in each.value]
