@@ -19,6 +19,7 @@ from engine.models.session import Session
 from engine.placement.devices import free_on_disk, main_memory_bytes
 from engine.questions.tasks import list_tasks
 from engine.requests.base import Request, RequestRun, Result
+from engine.views.view import View
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "huggingface-hub", "accelerate", "bitsandbytes",
              "gguf", "lm-eval", "datasets", "diskcache", "streamlit", "altair")  # fmt: skip
@@ -39,7 +40,7 @@ class Diagnose(Request):
         facts, problems = diagnose(run.session)
         lines = [f"{name}: {value}" for section in facts.values() for name, value in section.items()]
         lines += [f"problem: {problem}" for problem in problems] or ["no problems found"]
-        return Result(facts, {**facts, "problems": problems}, "\n".join(lines), agrees=not problems)
+        return Result(facts, {**facts, "problems": problems}, View("\n".join(lines)), agrees=not problems)
 
 
 def diagnose(session: Session) -> tuple[dict[str, Facts], list[str]]:

@@ -48,7 +48,7 @@ class Result:
 
     value: Any
     fields: Mapping[str, Any]
-    view: View  # or its text
+    view: View
     files: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
     agrees: bool = True
     failure: str = ""
@@ -57,10 +57,6 @@ class Result:
     table: Callable[[], pd.DataFrame] | None = None
     plot: Callable[[], Any] | None = None
     taken: str = ""
-
-    def __post_init__(self) -> None:
-        if isinstance(self.view, str):  # of a request without a view of its own yet
-            object.__setattr__(self, "view", View(self.view))
 
     @property
     def text(self) -> str:

@@ -46,6 +46,7 @@ from engine.studies.surveys import (
     together,
     written_row,
 )
+from engine.views.view import View
 
 if TYPE_CHECKING:
     from engine.studies.statements import BreakPoint
@@ -268,7 +269,7 @@ def _result(
     failure = ""
     if reasons and not any(fields.get(name) for name in ("rows", "statements")):
         failure = "nothing could be measured; the lines above say why"
-    return Result(value, fields | {"not_measured": reasons}, "\n".join(lines), failure=failure, **more)
+    return Result(value, fields | {"not_measured": reasons}, View("\n".join(lines)), failure=failure, **more)
 
 
 def _best(scores: Any) -> list[tuple[str, float]]:
