@@ -60,11 +60,12 @@ class Result:
 
     @property
     def text(self) -> str:
-        """The lines that the command line prints."""
-        return "\n".join([as_text(self.view), *([self.taken] if self.taken else [])])
+        """Its view as lines."""
+        return as_text(self.view)
 
     def __str__(self) -> str:
-        return self.text
+        """The lines that the command line prints: its view, and how long it took."""
+        return "\n".join([self.text, *([self.taken] if self.taken else [])])
 
     def frame(self) -> pd.DataFrame:
         """The result as a table: its list of rows, such as one per head or task, or one row of its single values."""

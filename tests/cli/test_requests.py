@@ -205,7 +205,7 @@ def test_a_request_gives_what_its_command_prints(cli, told, tiny_opt):
     as_json = told(*argv(request))
     same = {name: value for name, value in result.fields.items() if name not in ("seconds", "items_per_second")}
     assert {name: as_json[name] for name in same} == json.loads(to_json(same))
-    assert len(result.value) == 16 and result.fields["cached"] and str(result) == result.text
+    assert len(result.value) == 16 and result.fields["cached"] and str(result) == f"{result.text}\n{result.taken}"
 
 
 def test_a_request_is_a_measurement_where_it_is_one(session, tiny_opt):
