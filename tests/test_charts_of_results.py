@@ -10,7 +10,7 @@ import headroom
 from engine import charts, demo
 from engine.requests import REQUESTS
 from engine.requests.running import Result
-from engine.views.view import View
+from engine.views.view import text_view
 
 TASK = {"task": "demo_copy", "limit": 4}
 TEXT = {"passage": "Privet Drive, twice"}
@@ -106,7 +106,7 @@ def test_the_chart_of_a_request_shows_its_numbers_with_units(name, session, wide
 def test_a_result_without_a_chart_names_its_table():
     with pytest.raises(headroom.HeadroomError, match=r"no chart; \.frame\(\) gives its table"):
         headroom.ListTasks().run().chart()
-    assert Result(None, {}, View(""), plot=lambda: "drawn").chart() == "drawn"
+    assert Result(None, {}, text_view(""), plot=lambda: "drawn").chart() == "drawn"
 
 
 def test_a_missing_number_and_a_negative_one_can_be_drawn():

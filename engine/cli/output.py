@@ -17,12 +17,9 @@ from engine.requests.running import Report, Result
 
 def deliver(request: Request, result: Result) -> None:
     """Prints a result: as one JSON object with --json, else its lines. HeadroomError: nothing could be measured."""
-    named = (
-        str(result)
-        if result.report_folder
-        else "\n".join([str(result), *(f"written to {path}" for path in result.files if path not in result.text)])
-    )
-    print(to_json(dict(result.fields)) if request.json else named, flush=True)
+    lines = str(result)
+    written = [] if result.report_folder else [f"written to {path}" for path in result.files if path not in lines]
+    print(to_json(dict(result.fields)) if request.json else "\n".join([lines, *written]), flush=True)
     if result.failure:
         raise HeadroomError(result.failure)
 

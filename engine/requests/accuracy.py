@@ -23,7 +23,7 @@ from engine.requests.base import MOST, OfModel, OfTask, RequestRun, Result, With
 from engine.requests.fields import choice, names_of, number, numbers_of, output, path, string
 from engine.requests.output import to_json
 from engine.requests.vectors import vector_named, vector_option
-from engine.views.view import View
+from engine.views.view import text_view
 
 if TYPE_CHECKING:
     from engine.accuracy.published import Published
@@ -93,7 +93,7 @@ class Evaluate(WithPruning, OfTask):
         bars = [{"name": f"{each['model']} in {each['precision']}", "acc": each["acc"],
                  **dict(zip(("low", "high"), each["acc_ci95"], strict=True))} for each in sides]  # fmt: skip
         plot = partial(charts.bars, bars, "name|Model", charts.RIGHT, "low", "high")
-        return Result(answers, fields, View(line), files, plot=plot)
+        return Result(answers, fields, text_view(line), files, plot=plot)
 
     def _questions_file(self, session: Session, answers: Answers) -> bytes:
         """The answers as JSON Lines: as samples of the harness if the file is named like them, or else `items`."""
@@ -181,7 +181,7 @@ class CheckPublished(WithData, OfModel):
         fields = {"model": spec.model, "known_as": self.hub_id, "precision": spec.precision, "agree": agree,
                   "rows": [_compared_fields(each) for each in found]}  # fmt: skip
         lines = [_HEAD, *map(_compared_line, found), f"{spec.model} in {spec.precision}: {what}"]
-        return Result(found, fields, View("\n".join(lines)), agrees=agree)
+        return Result(found, fields, text_view("\n".join(lines)), agrees=agree)
 
     def _wanted(self) -> "list[Published]":
         """The published values that are named; UsageError where there are none."""

@@ -5,12 +5,8 @@ A class of requests derives from the classes whose fields it has. Python puts th
 """
 
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import MISSING, dataclass, field, replace
-from functools import partial
-from types import MappingProxyType
+from dataclasses import MISSING, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from engine.checkpoints.names import with_revision
@@ -23,71 +19,31 @@ from engine.models.loading import PRECISIONS, LoadSpec
 from engine.models.masks import Mask, parse_edits
 from engine.models.session import Session, Target
 from engine.placement.placement import PLACE_HELP
-from engine.progress import Progress, TimeLeft, driven, remark
+from engine.progress import Progress, driven, remark
 from engine.questions.chats import chat_template
 from engine.questions.labels import LABELS
 from engine.questions.requests import MAX_SHOTS, SAMPLES, Questions, TaskSpec, get_requests, select
 from engine.records import noted
 from engine.requests.fields import check_values, choice, flag, number, option_name, options, path, string, switch
 from engine.requests.output import check_out, draw_report, say, write_files
-from engine.requests.running import NotStored, ProgressBar, Report, Result, StoredOnly, opened, silent
+from engine.requests.running import (
+    NotStored,
+    ProgressBar,
+    Report,
+    RequestRun,
+    Result,
+    StoredOnly,
+    StoredRun,
+    opened,
+    silent,
+)
 
 if TYPE_CHECKING:
     from engine.distributed.driver import Workers
 
 T = TypeVar("T")
-LazyResult = Callable[[], Result]
 MOST, MOST_SEED, MOST_THREADS = 1_000_000, 2**31 - 1, 1024
 AS_CHAT = "write each prompt as a chat, with the chat template of the model (default: as typed)"
-
-
-@dataclass
-class RequestRun:
-    """One run of a request: where it reads and measures, to whom it reports, and whether all was stored so far."""
-
-    session: Session
-    report: Report
-    workers: "Workers | None" = None
-    cached: bool = True
-    started_s: float = field(default_factory=time.monotonic)
-
-    def value(self, measurement: Measurement[T]) -> T:
-        """The value of a measurement; missing records are measured, by the workers of Ray where there are any."""
-        if self.workers is not None and self.workers.measure(measurement, self.session, self.report):
-            self.cached = False
-        return self.last(measurement.run(self.session))
-
-    def last(self, steps: Iterator[Progress[T]]) -> T:
-        """The last value of these steps; progress is reported where something is measured."""
-        time_left, value, cached = TimeLeft(time.monotonic()), None, True
-        for step in steps:
-            value, cached = step.value, step.cached
-            time_left.told(now_s := time.monotonic(), step)
-            if not cached:
-                self.report(step.done, step.total, step.message, time_left.left_s(now_s))
-        assert value is not None
-        self.cached &= cached
-        return value
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.started_s
-
-
-@dataclass
-class StoredRun(RequestRun):
-    """A run that measures nothing. `given`: values so far of measurements, by key, that it takes for their values."""
-
-    given: Mapping[str, Any] = field(default_factory=dict)
-
-    def value(self, measurement: Measurement[T]) -> T:
-        """The value of a measurement; NotStored if a record is missing."""
-        if measurement.key in self.given:
-            return self.given[measurement.key]
-        known = measurement.look(self.session)
-        if known.is_complete and known.value is not None:
-            return known.value
-        raise NotStored(measurement)
 
 
 def training_questions(
@@ -119,12 +75,10 @@ class Request:
 
     `command` is its name on the command line; the first sentence of its docstring says there what it gives.
     `is_measured`: its fields say how long it took, and whether all of it was stored.
-    `shows_parts`: its result can be made of a part's value so far.
     """
 
     command: ClassVar[str]
     is_measured: ClassVar[bool] = True
-    shows_parts: ClassVar[bool] = False
 
     cache: str | None = path(
         None,
@@ -184,11 +138,10 @@ class Request:
             return None if part is None else part.left(session).seconds_by_size(session.store, part.target)
         return 0.0
 
-    def whole(self, target: Target) -> Measurement[LazyResult]:
-        """The request as one measurement of this model: its parts one after the other. Its value makes the result; of
-        requests that show parts, the result so far."""
+    def whole(self, target: Target) -> Measurement[Result]:
+        """The request as one measurement of this model: its parts one after the other, then the result."""
 
-        def steps(session: Session, measures: bool) -> Steps[LazyResult]:
+        def steps(session: Session, measures: bool) -> Steps[Result]:
             measured = set[str]()
             while True:
                 try:
@@ -198,27 +151,21 @@ class Request:
                     if part is None or part.key in measured:
                         raise TypeError(f"{type(self).__name__} measures something that is not stored") from missing
                     measured.add(part.key)
-                    found = yield from driven(part.steps(session, measures), partial(self._so_far, session, part.key))
+                    left = yield from driven(part.steps(session, measures), Progress.within)
                     if not measures:
-                        return found or {part.key: Workload}
+                        return left or {part.key: Workload}
                 else:
-                    yield Progress(1, 1, partial(replace, result), cached=True)
+                    yield Progress(1, 1, result, cached=True)
                     return {}
 
-        return Measurement(target, (type(self).__name__, self), steps)
+        return Measurement(target, (self,), steps)
 
-    def _so_far(self, session: Session, key: str, step: Progress[Any]) -> Progress[LazyResult]:
-        """A step of a part, with the result as it is by the part's value so far."""
-        if not self.shows_parts:
-            return replace(step, value=None)
-        return step.map(lambda value: partial(self._stored, session, {key: value}))
-
-    def _stored(self, session: Session | None, given: Mapping[str, Any] = MappingProxyType({})) -> Result:
-        """The result; NotStored if a part is missing that is not `given`."""
+    def _stored(self, session: Session | None) -> Result:
+        """The result; NotStored if a part is missing."""
         if session is None:
             with opened(self) as own:
-                return self._stored(own, given)
-        return self._noted(StoredRun(StoredOnly(session.store, shipped=session.shipped), silent, given=given))
+                return self._stored(own)
+        return self._noted(StoredRun(StoredOnly(session.store, shipped=session.shipped), silent))
 
     def _noted(self, run: RequestRun) -> Result:
         """The result, with the receipts of what was read and stored for it."""

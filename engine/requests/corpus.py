@@ -17,7 +17,7 @@ from engine.requests.base import OfModel, RequestRun, Result
 from engine.requests.fields import number, output, path, string
 from engine.requests.output import TABLES, file_of, table_file
 from engine.studies.one_head import head_named
-from engine.views.view import View
+from engine.views.view import text_view
 
 N_EXAMPLES, CONTEXT = 3, 8
 SCORE_TITLES = {
@@ -72,7 +72,7 @@ class ReadCorpus(OfModel):
             lines += _head_lines(found, head, removed)
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
         maps = {f"{name}|{SCORE_TITLES[name].capitalize()}|%": found.scores[name] for name in SHARES}
-        return Result(found, fields, View("\n".join(lines)), files, plot=partial(charts.score_maps, maps))
+        return Result(found, fields, text_view("\n".join(lines)), files, plot=partial(charts.score_maps, maps))
 
 
 def in_words(found: HeadsInCorpus, asked: int) -> str:

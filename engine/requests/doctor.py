@@ -19,7 +19,7 @@ from engine.models.session import Session
 from engine.placement.devices import free_on_disk, main_memory_bytes
 from engine.questions.tasks import list_tasks
 from engine.requests.base import Request, RequestRun, Result
-from engine.views.view import View
+from engine.views.view import text_view
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "huggingface-hub", "accelerate", "bitsandbytes",
              "gguf", "lm-eval", "datasets", "diskcache", "streamlit", "altair")  # fmt: skip
@@ -40,7 +40,7 @@ class Diagnose(Request):
         facts, problems = diagnose(run.session)
         lines = [f"{name}: {value}" for section in facts.values() for name, value in section.items()]
         lines += [f"problem: {problem}" for problem in problems] or ["no problems found"]
-        return Result(facts, {**facts, "problems": problems}, View("\n".join(lines)), agrees=not problems)
+        return Result(facts, {**facts, "problems": problems}, text_view("\n".join(lines)), agrees=not problems)
 
 
 def diagnose(session: Session) -> tuple[dict[str, Facts], list[str]]:

@@ -35,7 +35,7 @@ from engine.requests.fields import argv, flag, names_of, number, string
 from engine.requests.texts import MeasureLosses, OfTexts
 from engine.studies.removal import draw, found_heads, without
 from engine.studies.surveys import StudySettings, grid
-from engine.views.view import View
+from engine.views.view import text_view
 
 if TYPE_CHECKING:
     from engine.studies.one_head import HeadRequest
@@ -101,7 +101,7 @@ class ReportHead(WithData, OfModel):
             *([f"not stored: {missing}"] if missing else []),
         ]
         fields = {"head": asked.name, **rows, "model": target.identity.name, "precision": self.precision}
-        return Result(found, fields, View("\n".join(lines)))
+        return Result(found, fields, text_view("\n".join(lines)))
 
 
 def told(found: Any) -> dict[str, Any]:
@@ -247,7 +247,7 @@ class IdealizeHeads(OfTexts):
                 for where in value for kind, each in fields[where]["recovered"].items()]  # fmt: skip
         title = "share|Share of the effect recovered|%"
         plot = partial(charts.bars, rows, "pattern|Pattern", title, "low", "high")
-        return Result(value, fields, View("\n".join(lines)), plot=plot)
+        return Result(value, fields, text_view("\n".join(lines)), plot=plot)
 
 
 def _mean_loss(losses: Any) -> float:
@@ -306,4 +306,4 @@ class ShowFindings(Request):
         commands = {name: shlex.join(["headroom", *argv(asked[name])]) for name in findings}
         lines = [f"{at}. {words}\n   {commands[name]}" for at, (name, words) in enumerate(findings.items(), start=1)]
         fields = {"findings": [{"finding": words, "command": commands[name]} for name, words in findings.items()]}
-        return Result(found, fields | {"heads": gone}, View("\n".join(lines)))
+        return Result(found, fields | {"heads": gone}, text_view("\n".join(lines)))

@@ -44,7 +44,7 @@ from engine.studies.mechanisms import (
 from engine.studies.surveys import StudySettings
 from engine.training.measuring import target_at
 from engine.training.trajectory import series_of
-from engine.views.view import View
+from engine.views.view import text_view
 
 N_BEST, MOST_SETS = 10, 20
 
@@ -139,7 +139,7 @@ class CompareMechanisms(OnRay, WithData, OfModel):
             "low",
             "high",
         )
-        return Result(found, fields, View("\n".join(filter(None, lines))), files, plot=plot)
+        return Result(found, fields, text_view("\n".join(filter(None, lines))), files, plot=plot)
 
     def _of_series(self, run: RequestRun) -> Result:
         import pandas as pd
@@ -166,7 +166,7 @@ class CompareMechanisms(OnRay, WithData, OfModel):
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
         lost = "points_lost|Gain from examples lost, points"
         plot = partial(charts.curves, top, "step|Training step", lost, "kind|Heads removed")
-        return Result(found, fields, View("\n".join([*lines, f"{len(found)} snapshots"])), files, plot=plot)
+        return Result(found, fields, text_view("\n".join([*lines, f"{len(found)} snapshots"])), files, plot=plot)
 
 
 def _first_steps(rows: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:

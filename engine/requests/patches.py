@@ -12,7 +12,7 @@ from engine.heads.patching import HEADS, KINDS, Patching, PatchMap, patch_map
 from engine.requests.base import OfModel, RequestRun, Result
 from engine.requests.fields import choice, numbers_of, output, string
 from engine.requests.output import TABLES, file_of, table_file
-from engine.views.view import View
+from engine.views.view import text_view
 
 N_LARGEST = 5
 
@@ -61,7 +61,7 @@ class PatchPrompts(OfModel):
             plot = partial(charts.curves, rows, "layer|Layer", share)
         if not found.is_clear:
             plot = None
-        return Result(found, fields, View("\n".join(lines)), files, table=lambda: pd.DataFrame(rows), plot=plot)
+        return Result(found, fields, text_view("\n".join(lines)), files, table=lambda: pd.DataFrame(rows), plot=plot)
 
     def wanted(self) -> Patching:
         """Returns what is patched; UsageError if there are not two answers or positions."""

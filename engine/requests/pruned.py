@@ -36,7 +36,7 @@ from engine.requests.base import (
 from engine.requests.fields import argv, choice, flag, number, output, path, string
 from engine.requests.output import TABLES, file_of, table_file
 from engine.requests.texts import built_in, read_text
-from engine.views.view import View
+from engine.views.view import text_view
 
 BETWEEN_ROWS = "\n\n"  # as the standard recipe joins the rows of a data set
 
@@ -115,7 +115,7 @@ class ExportModel(PrunedModel):
                          f"{describe_cut(made.judged.full)}")  # fmt: skip
         fields = made.fields() | {"heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned,
                                   "model": target.identity.name}  # fmt: skip
-        return Result(made, fields, View("\n".join([*lines, made.to_load])))
+        return Result(made, fields, text_view("\n".join([*lines, made.to_load])))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +144,7 @@ class MeasureSpeed(PrunedModel):
         lines = [*map(_line, rows), f"{how}; the machine's load was {found.load:.1f} on {found.n_cpus} cores"]
         files = file_of(self.out, lambda suffix: table_file(suffix, found.frame()))
         plot = partial(charts.bars, rows, "quantity|Quantity", "ratio|Pruned divided by full")
-        return Result(found, fields, View("\n".join(lines)), files, plot=plot)
+        return Result(found, fields, text_view("\n".join(lines)), files, plot=plot)
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -188,7 +188,7 @@ class MeasurePerplexity(PrunedModel):
             "n_bytes": first.n_bytes, "window": first.window, "bos": first.bos, "mask": mask.text(),
             "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "model": target.identity.name,
             "precision": self.precision,
-        }, View("\n".join(lines)), plot=plot)  # fmt: skip
+        }, text_view("\n".join(lines)), plot=plot)  # fmt: skip
 
     def _content(self) -> str:
         """The text that is named, checked."""

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from html import escape
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from warnings import catch_warnings, simplefilter
 
 from cache import open_store
@@ -18,13 +19,17 @@ from engine.measurement import Measurement
 from engine.models.loading import Loaded
 from engine.models.session import Session, Target
 from engine.placement.placement import PLACE, places
-from engine.progress import Progress, in_time
+from engine.progress import Progress, TimeLeft, in_time
 from engine.receipts import is_readable
 from engine.views.pictures import file_spec
 from engine.views.view import View, as_text
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from engine.distributed.driver import Workers
+
+T = TypeVar("T")
 
 Report = Callable[[int, int, str, float | None], None]  # done, total, message, seconds left
 
@@ -93,7 +98,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the lines, and the table below them."""
-        return f"<pre>{escape(self.text)}</pre>{self.frame().to_html(index=False, max_rows=20)}"
+        return f"<pre>{escape(str(self))}</pre>{self.frame().to_html(index=False, max_rows=20)}"
 
 
 class NotStored(Exception):
@@ -110,6 +115,50 @@ class StoredOnly(Session):
     def loaded(self, target: Target, done: int = 0, total: int = 1) -> Generator[Progress[Any], None, Loaded]:
         """Raises NotStored."""
         raise NotStored
+
+
+@dataclass
+class RequestRun:
+    """One run of a request: where it reads and measures, to whom it reports, and whether all was stored so far."""
+
+    session: Session
+    report: Report
+    workers: Workers | None = None
+    cached: bool = True
+    started_s: float = field(default_factory=time.monotonic)
+
+    def value(self, measurement: Measurement[T]) -> T:
+        """The value of a measurement; missing records are measured, by the workers of Ray where there are any."""
+        if self.workers is not None and self.workers.measure(measurement, self.session, self.report):
+            self.cached = False
+        return self.last(measurement.run(self.session))
+
+    def last(self, steps: Iterator[Progress[T]]) -> T:
+        """The last value of these steps; progress is reported where something is measured."""
+        time_left, value, cached = TimeLeft(time.monotonic()), None, True
+        for step in steps:
+            value, cached = step.value, step.cached
+            time_left.told(now_s := time.monotonic(), step)
+            if not cached:
+                self.report(step.done, step.total, step.message, time_left.left_s(now_s))
+        assert value is not None
+        self.cached &= cached
+        return value
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started_s
+
+
+class StoredRun(RequestRun):
+    """A run that measures nothing."""
+
+    def value(self, measurement: Measurement[T]) -> T:
+        """The value of a measurement; NotStored if a record is missing."""
+        known = measurement.look(self.session)
+        if known.is_complete and known.value is not None:
+            return known.value
+        raise NotStored(measurement)
 
 
 class ProgressBar:

@@ -34,7 +34,7 @@ from engine.requests.output import ARRAYS, TABLES, file_of, scores_file, scores_
 from engine.studies.compare import ALONG, COMPARED, SEEDS, TENTHS, Area, ComparedCriteria, Comparing, areas, comparison
 from engine.studies.surveys import StudySettings
 from engine.views.importance import importance_view
-from engine.views.view import View
+from engine.views.view import text_view
 
 OUT = "output file: .npz, .csv or .parquet"
 N_BEST = 5
@@ -112,7 +112,7 @@ class ScoreInduction(OfModel):
         both = found.mean | errors
         files = file_of(self.out, lambda suffix: scores_file(suffix, both, both))
         plot = partial(charts.score_maps, {f"{name}|{TITLES[name]}": found.mean[name] for name in SCORES})
-        return Result(found, fields, View("\n".join(lines)), files, table=partial(scores_table, both), plot=plot)
+        return Result(found, fields, text_view("\n".join(lines)), files, table=partial(scores_table, both), plot=plot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ class ScoreLayers(OfTask):
             "model": target.identity.name, "precision": self.precision, "bos": target.bos,
         }  # fmt: skip
         plot = partial(charts.bars, rows, "layer|Layer", "accuracy_lost|Accuracy lost without the layer|%")
-        return Result(influence, fields, View("\n".join(lines)), plot=plot)
+        return Result(influence, fields, text_view("\n".join(lines)), plot=plot)
 
 
 def _in_words(each: dict[str, float]) -> str:
@@ -229,7 +229,7 @@ class CompareCriteria(OnRay, NamesTask):
         named = [row | {"order": f"{row['criterion']} {row['seed'] or ''}".strip()} for row in found.cells()]
         what = {"both": "Heads and FFNs", "ffns": "FFNs"}.get(self.axis, "Heads")
         plot = partial(charts.curves, named, f"level|{what} pruned|%", charts.RIGHT, "order|Order")
-        return Result(found, fields, View("\n".join(lines)), files, plot=plot)
+        return Result(found, fields, text_view("\n".join(lines)), files, plot=plot)
 
 
 def _line(area: Area) -> str:

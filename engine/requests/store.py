@@ -23,7 +23,7 @@ from engine.receipts import is_readable
 from engine.records import SCHEMA, travels
 from engine.requests.base import Request, RequestRun, Result, WithData
 from engine.requests.fields import choice, flag, string
-from engine.views.view import View
+from engine.views.view import text_view
 
 OLD, UNREAD = "old results", " (of another version, never read; `headroom cache clear` deletes all results)"
 ACTIONS = ("list", "size", "verify", "clear", "pull")
@@ -59,19 +59,21 @@ class ManageStore(Request):
         if self.action == "list":
             counts = Counter(map(_kind, store.keys()))
             lines = [f"{kind}: {count}{UNREAD if kind == OLD else ''}" for kind, count in sorted(counts.items())]
-            return Result(counts, {"folder": folder, "entries": counts}, View("\n".join(lines) or "the store is empty"))
+            return Result(
+                counts, {"folder": folder, "entries": counts}, text_view("\n".join(lines) or "the store is empty")
+            )
         if self.action == "size":
             size = store.size_bytes()
-            return Result(size, {"folder": folder, "bytes": size}, View(f"{size / 1e6:,.1f} MB in {folder}"))
+            return Result(size, {"folder": folder, "bytes": size}, text_view(f"{size / 1e6:,.1f} MB in {folder}"))
         if self.action == "clear":
             freed = store.clear()
             line = f"{freed / 1e6:,.1f} MB deleted from {folder}"
-            return Result(freed, {"folder": folder, "bytes_freed": freed}, View(line))
+            return Result(freed, {"folder": folder, "bytes_freed": freed}, text_view(line))
         found = store.verify()
         text = (f"{found.n_checked} entries checked, {len(found.bad_keys)} damaged and deleted, "
                 f"{found.n_orphans_removed} orphan files removed")  # fmt: skip
         return Result(found, {"checked": found.n_checked, "damaged": list(found.bad_keys),
-                              "orphans_removed": found.n_orphans_removed}, View(text))  # fmt: skip
+                              "orphans_removed": found.n_orphans_removed}, text_view(text))  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,7 @@ class ListTasks(WithData):
                     "available": state.available, "note": state.note} for state in states]  # fmt: skip
         lines = [f"{entry['name']:<18} {entry['where']:<9} {entry['title']}: {entry['asks']}"
                  + ("" if entry["available"] else f" ({entry['note']})") for entry in entries]  # fmt: skip
-        return Result(states, {"tasks": entries}, View("\n".join(lines)))
+        return Result(states, {"tasks": entries}, text_view("\n".join(lines)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +131,7 @@ class ListModels(Request):
             entries.append(entry)
             lines.append(line)
         fields = {"models": entries, "hub": [REPO + size for size in LAYERS_HEADS_WIDTH]}
-        return Result(entries, fields, View("\n".join(lines)))
+        return Result(entries, fields, text_view("\n".join(lines)))
 
 
 def _summarized(session: Session, spec: LoadSpec) -> Result:
@@ -143,7 +145,7 @@ def _summarized(session: Session, spec: LoadSpec) -> Result:
         "free_bytes": found.free, "precision": spec.precision,
         "layers": None if found.placement is None else found.placement.layers, "note": found.refusal,
     }  # fmt: skip
-    return Result(found, fields, View("\n".join([f"{model.name} (from {model.source}): {first}", *others])))
+    return Result(found, fields, text_view("\n".join([f"{model.name} (from {model.source}): {first}", *others])))
 
 
 def _checked(session: Session, spec: LoadSpec) -> Result:
@@ -155,7 +157,7 @@ def _checked(session: Session, spec: LoadSpec) -> Result:
     fault = fault_of(checks)
     lines = [*map(str, checks), "it cannot be pruned or scored" if fault else f"all {len(checks)} checks passed"]
     fields = {"model": spec.model, "passed": not fault, "checks": [asdict(each) for each in checks]}
-    return Result(checks, fields, View("\n".join(lines)), agrees=not fault)
+    return Result(checks, fields, text_view("\n".join(lines)), agrees=not fault)
 
 
 def _pulled(run: RequestRun, where: str) -> Result:
@@ -181,7 +183,7 @@ def _pulled(run: RequestRun, where: str) -> Result:
     line += f", {n_both:,} were here"
     line += f", {n_left_out:,} are damaged and left out" if n_left_out else ""
     fields = {"where": str(folder), "copied": n_copied, "bytes": n_bytes, "in_both": n_both, "left_out": n_left_out}
-    return Result(n_copied, fields, View(line))
+    return Result(n_copied, fields, text_view(line))
 
 
 def _kind(key: str) -> str:

@@ -46,7 +46,7 @@ from engine.studies.surveys import (
     together,
     written_row,
 )
-from engine.views.view import View
+from engine.views.view import text_view
 
 if TYPE_CHECKING:
     from engine.studies.statements import BreakPoint
@@ -269,7 +269,7 @@ def _result(
     failure = ""
     if reasons and not any(fields.get(name) for name in ("rows", "statements")):
         failure = "nothing could be measured; the lines above say why"
-    return Result(value, fields | {"not_measured": reasons}, View("\n".join(lines)), failure=failure, **more)
+    return Result(value, fields | {"not_measured": reasons}, text_view("\n".join(lines)), failure=failure, **more)
 
 
 def _best(scores: Any) -> list[tuple[str, float]]:

@@ -27,7 +27,7 @@ from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS, Continuation, 
 from engine.texts.incontext import MOST_AROUND, icl_change, icl_score
 from engine.texts.passages import MAX_BYTES, MAX_TEXTS, N_TEXTS, Source, as_chat, decoded, texts_of
 from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_losses
-from engine.views.view import View
+from engine.views.view import text_view
 
 if TYPE_CHECKING:
     from engine.heads.attention import Head, HeadView, Overview
@@ -149,7 +149,7 @@ class MeasureLosses(ScoredTexts):
         each = [by_index[["index"]].assign(model=name, loss=by_index[column]) for name, column in sides.items()]
         loss = "loss|Loss, nats" if len(texts) == 1 else "loss|Mean loss of the texts, nats"
         plot = partial(charts.curves, pd.concat(each), "index|Token of the text", loss, "model|Model")
-        return Result(tuple(measured), fields, View(f"{line}; {words}"), files, table=lambda: whole, plot=plot)
+        return Result(tuple(measured), fields, text_view(f"{line}; {words}"), files, table=lambda: whole, plot=plot)
 
     def _target_with(self, target: Target, text: str) -> tuple[Target, str]:
         return as_chat(target, text) if self.chat else (target, text)
@@ -186,7 +186,7 @@ class AttributeHeads(ScoredTexts):
         line = f"without these heads the in-context score rises most: {heads}"
         files = file_of(self.out, lambda suffix: scores_file(suffix, found, found))
         plot = partial(charts.score_maps, {"change|Change of the in-context score without it, nats": mean})
-        return Result(ablations, fields, View(line), files, table=partial(scores_table, found), plot=plot)
+        return Result(ablations, fields, text_view(line), files, table=partial(scores_table, found), plot=plot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +232,7 @@ class ContinuePrompt(OfModel):
         rows = [{"token": f"{_one_line(row['token'])} ({name})", "p": row[name]}
                 for row in fields["next"] for name in sides]  # fmt: skip
         plot = partial(charts.bars, rows, "token|Next token (model)", "p|Probability|%")
-        return Result(said, fields, View("\n".join(lines)), files, plot=plot)
+        return Result(said, fields, text_view("\n".join(lines)), files, plot=plot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,7 +269,7 @@ class MeasureAttention(OfTexts):
                 for destination, source in np.argwhere(pattern >= LEAST_SHOWN).tolist()]  # fmt: skip
         title = "attention|Attention, mean of the heads|%" if len(names) > 1 else "attention|Attention|%"
         plot = partial(charts.grid, rows, "to|Token looked at", "from|Token that looks", title)
-        return Result(views, fields, View(line), files, plot=plot)
+        return Result(views, fields, text_view(line), files, plot=plot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +295,7 @@ class MeasureLens(OfTexts):
         files = file_of(self.out, lambda suffix: table_file(suffix, frame))
         rows = [{"after": name, "right": share} for name, share in zip(found.names, shares, strict=True)]
         plot = partial(charts.bars, rows, "after|After layer", "right|Next token is the likeliest|%")
-        return Result(found, fields, View("\n".join(filter(None, [line, *lines, last]))), files, plot=plot)
+        return Result(found, fields, text_view("\n".join(filter(None, [line, *lines, last]))), files, plot=plot)
 
 
 def lens_rows(found: LogitLens) -> Any:

@@ -32,7 +32,7 @@ from engine.training.measuring import (
 from engine.training.phase_change import window
 from engine.training.recipe import FEWEST_VOCABULARY, MAX_TOKENS, RECIPES, Recipe
 from engine.training.trajectory import Trajectory, decode, encode, series_of
-from engine.views.view import View
+from engine.views.view import text_view
 
 POSITIONS = ("rotary", "shortformer")
 RENAMED = {
@@ -165,7 +165,7 @@ class TrainModel(Request):
                          f"{best(line):.2f}, best previous token {best(line, 'previous_token'):.2f}")  # fmt: skip
         if missing:
             lines.append(f"deleted since: {', '.join(f'step{step}' for step in missing)}")
-        return Result(line, fields, View("\n".join(lines)))
+        return Result(line, fields, text_view("\n".join(lines)))
 
 
 MOST_BYTES = 20_000_000  # of a text
@@ -241,7 +241,7 @@ class MeasureTrajectory(Request):
                 for tokens, value in zip(found.tokens.tolist(), values.tolist(), strict=True)]  # fmt: skip
         plot = partial(charts.curves, rows, "tokens|Training tokens|~s", "nats|Nats a token", "quantity|Quantity")
         frame = partial(table, found, self.wanted)
-        return Result(found, fields, View("\n".join(_lines(found, where))), files, table=frame, plot=plot)
+        return Result(found, fields, text_view("\n".join(_lines(found, where))), files, table=frame, plot=plot)
 
     def _measured(self, run: RequestRun) -> Trajectory:
         text = read_text(self.text, MOST_BYTES) if self.text else ""

@@ -18,7 +18,7 @@ from engine.questions.word_pairs import N_SHOTS, PairTask, included_tasks, read_
 from engine.requests.base import OfModel, RequestRun, Result
 from engine.requests.fields import output, path, string
 from engine.requests.output import TABLES, file_of, table_file
-from engine.views.view import View
+from engine.views.view import text_view
 
 
 def vector_option(where: str) -> Any:
@@ -66,7 +66,7 @@ class SwitchTaskOn(OfModel):
         files = file_of(self.out, lambda suffix: _file(suffix, rows_of(found)))
         layer, right = "layer|Layer that gets the vector", "acc|Pairs right|%"
         plot = partial(charts.curves, rows_of(found), layer, right, "split|Pairs")
-        return Result(found, fields, View("\n".join(lines)), files, plot=plot)
+        return Result(found, fields, text_view("\n".join(lines)), files, plot=plot)
 
     def _guesses(self, run: RequestRun, target: Target, task: PairTask, prompt: str) -> Result:
         found = run.value(guesses_with_vector(target, task, prompt))
@@ -79,7 +79,7 @@ class SwitchTaskOn(OfModel):
         named = [row | {"guess": f"{place}: {row['token']!r}"} for place, row in zip(places, rows, strict=True)]
         plot = partial(charts.bars, named, "guess|Vector", "p|Probability of the likeliest token|%")
         files = file_of(self.out, lambda suffix: _file(suffix, rows))
-        return Result(found, fields, View("\n".join(lines)), files, plot=plot)
+        return Result(found, fields, text_view("\n".join(lines)), files, plot=plot)
 
     def task_of(self, target: Target) -> PairTask:
         """Returns the task that is named; UsageError if it is none."""

@@ -30,7 +30,7 @@ def importance_view(scores: Scores, task: str) -> View:
     if is_oracle and highest <= 0:
         finding = f"**No component matters alone**: nothing is lost without any single one {on}."
     elif is_oracle:
-        lost = f"{number(100 * highest)} points lost without it"
+        lost = f"{number(100 * highest, 1)} points lost without it"
         finding = f"**{top[0]} matters most alone: {lost}** {on}."
     else:
         finding = f"**{listed(top)} score highest** by {scores.what} {on}."

@@ -12,9 +12,10 @@ from typing import Any
 
 from engine.views.colors import DARK, GREY, LAYERS, LIGHT, MARK, UNKNOWN, palette
 from engine.views.pictures import WRITTEN, Picture
-from engine.views.view import Part
+from engine.views.view import Column, Part
 
-AXIS_PX, ROW_PX, MAP_PX = 85, 24, 420  # an axis with its title; a row of bars; the most that a map is high
+AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the height
+ROW_PX, MAP_PX = 24, 420  # a row of bars; the most that a map is high
 CURVES_PX, SCATTER_PX = 320, 380
 MOST_POINTS, MOST_NUMBERS, MOST_SERIES = 200, 150, 12  # drawn on a line; written on cells; named in a legend
 MOST_LETTERS = 90  # on an axis without turning its labels
@@ -23,27 +24,20 @@ CROSS = "M-1,-1L1,1M-1,1L1,-1"
 
 def bars(part: Part, y: str, x: str, low: str = "", high: str = "", clear: str = "") -> Picture:
     """Horizontal bars, a row each, with their interval from `low` to `high`; those not `clear` are gray."""
-    color: dict[str, Any] = {}
-    if clear:
-        color = {"color": {"condition": {"test": f"datum['{clear}']", "value": MARK}, "value": GREY}}
-    title = {"title": f"{_title(part, x)} (95% interval)" if low else _title(part, x)}
-    layers = [{"mark": {"type": "bar", "height": {"band": 0.7}}, "encoding": {"x": _number(part, x) | title, **color}}]
-    return _rows(part, y, [*layers, *_interval(part, x, low, high)])
+    x_bar = _number(part, x) | (_interval_title(part, x) if low else {})
+    bar = {"mark": {"type": "bar", "height": {"band": 0.7}}, "encoding": {"x": x_bar, **_color_if(clear)}}
+    return _rows(part, y, [bar, *([_interval(part, x, low, high)] if low else [])])
 
 
 def intervals(part: Part, y: str, x: str, low: str, high: str, clear: str = "") -> Picture:
     """Points with their intervals, a row each; those not `clear` are gray."""
-    color: dict[str, Any] = {}
-    if clear:
-        color = {"color": {"condition": {"test": f"datum['{clear}']", "value": MARK}, "value": GREY}}
     zero = {
         "mark": {"type": "rule", "color": GREY},
         "encoding": {"x": {"datum": 0}, "y": {"value": 0}, "y2": {"value": "height"}},
     }
-    title = {"title": f"{_title(part, x)} (95% interval)"}
     point = {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
-             "encoding": {"x": _number(part, x) | title, **color}}  # fmt: skip
-    return _rows(part, y, [zero, *_interval(part, x, low, high, color), point])
+             "encoding": {"x": _number(part, x) | _interval_title(part, x), **_color_if(clear)}}  # fmt: skip
+    return _rows(part, y, [zero, _interval(part, x, low, high, clear), point])
 
 
 def curves(
@@ -65,10 +59,10 @@ def curves(
     if by:
         encoding["color"] = _series(part, by, roles or {})
     point = len(part.rows) < MOST_POINTS
-    line = {"mark": {"type": "line", "point": point, "interpolate": "linear"}, "encoding": {"tooltip": _tips(part)}}
+    line = {"mark": {"type": "line", "point": point}, "encoding": {"tooltip": _tips(part)}}
     layers: list[dict[str, Any]] = []
     if low:
-        band = {"y": _number(part, low, scale) | {"title": part.columns[y].title}, "y2": {"field": high}}
+        band = {"y": _number(part, low, scale) | {"title": part.column(y).title}, "y2": {"field": high}}
         layers.append({"mark": {"type": "area", "opacity": 0.15}, "encoding": band})
     layers.append(line)
     datasets: dict[str, list[dict[str, Any]]] = {}
@@ -78,17 +72,15 @@ def curves(
     return _picture(part, layers, encoding, {"height": CURVES_PX}, datasets)
 
 
-def head_map(
-    part: Part, value: str, signed: bool = False, crosses: str = "", outlined: str = "", rows: str = "layer"
-) -> Picture:
+def head_map(part: Part, value: str, signed: bool = False, crosses: str = "", outlined: str = "") -> Picture:
     """Layers and heads, colored by `value`: around 0 if it is `signed`. `crosses`: the field of pruned heads;
     `outlined`: of heads with an edge."""
-    n_rows = 1 + max((int(row[rows]) for row in part.rows), default=0)
+    n_rows = 1 + max((int(row["layer"]) for row in part.rows), default=0)
     height = max(9, min(30, MAP_PX // n_rows))
     axis = {"labelAngle": 0, "labelOverlap": True, "ticks": False, "domain": False}
     encoding = {
         "x": {"field": "head", "type": "ordinal", "title": "Head", "axis": axis},
-        "y": {"field": rows, "type": "ordinal", "title": "Layer", "axis": axis},
+        "y": {"field": "layer", "type": "ordinal", "title": "Layer", "axis": axis},
         "tooltip": _tips(part),
     }
     layers = [_cells(part, value, signed, outlined)]
@@ -102,7 +94,7 @@ def head_map(
 def matrix(part: Part, x: str, y: str, value: str, signed: bool = False) -> Picture:
     """A cell for each row, colored by `value`: around 0 if it is `signed`; its number is written on it if there is
     room."""
-    down = list(dict.fromkeys(row[y] for row in part.rows))
+    n_down = len({row[y] for row in part.rows})
     is_long = sum(map(len, {str(row[x]) for row in part.rows})) > MOST_LETTERS
     encoding = {
         "x": _ordinal(part, x) | {"axis": {"labelOverlap": True, "labelAngle": -35 * is_long, "labelLimit": 160}},
@@ -112,14 +104,14 @@ def matrix(part: Part, x: str, y: str, value: str, signed: bool = False) -> Pict
     layers = [_cells(part, value, signed, "")]
     if len(part.rows) <= MOST_NUMBERS:
         layers.append(_numbers(part, value))
-    return _picture(part, layers, encoding, {"height": max(60, min(28 * len(down), 560)) + AXIS_PX})
+    return _picture(part, layers, encoding, {"height": max(60, min(28 * n_down, 560)) + AXIS_PX})
 
 
 def scatter(part: Part, x: str, y: str, color: str = "layer") -> Picture:
     """A point for each row, such as a head, colored by its layer or another number."""
     encoding = {"x": _number(part, x, {"zero": False}), "y": _number(part, y, {"zero": False}), "tooltip": _tips(part)}
     scale = {"range": list(LAYERS), "interpolate": "lab"}
-    encoding["color"] = {"field": color, "type": "quantitative", "title": _title(part, color), "scale": scale}
+    encoding["color"] = {"field": color, "type": "quantitative", "title": part.column(color).title, "scale": scale}
     mark = {"type": "point", "filled": True, "size": 55, "opacity": 0.8}
     return _picture(part, [{"mark": mark}], encoding, {"height": SCATTER_PX})
 
@@ -127,8 +119,7 @@ def scatter(part: Part, x: str, y: str, color: str = "layer") -> Picture:
 def _rows(part: Part, y: str, layers: Sequence[Mapping[str, Any]]) -> Picture:
     """A chart with a line for each row."""
     n = len({row[y] for row in part.rows})
-    title = part.columns[y].title if y in part.columns else None
-    axis = {"labelLimit": 320, "title": title, "ticks": False, "domain": False}
+    axis = {"labelLimit": 320, "title": part.column(y).title, "ticks": False, "domain": False}
     encoding = {"y": {"field": y, "type": "nominal", "sort": None, "axis": axis}, "tooltip": _tips(part)}
     return _picture(part, layers, encoding, {"height": max(2, n) * ROW_PX + AXIS_PX})
 
@@ -151,19 +142,19 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _title(part: Part, field: str) -> str:
-    return part.columns[field].title if field in part.columns else field.replace("_", " ")
-
-
 def _number(part: Part, field: str, scale: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The channel of a number."""
-    form = part.columns[field].format if field in part.columns else ""
-    axis = {"format": "~%"} if form.endswith("%") else {}
-    return {"field": field, "type": "quantitative", "title": _title(part, field), "axis": axis, "scale": scale or {}}
+    column = part.column(field)
+    shape = {"title": column.title, "axis": _axis_format(column), "scale": scale or {}}
+    return {"field": field, "type": "quantitative", **shape}
+
+
+def _axis_format(column: Column) -> dict[str, str]:
+    return {"format": "~%"} if column.format.endswith("%") else {}
 
 
 def _ordinal(part: Part, field: str) -> dict[str, Any]:
-    return {"field": field, "type": "ordinal", "sort": None, "title": _title(part, field)}
+    return {"field": field, "type": "ordinal", "sort": None, "title": part.column(field).title}
 
 
 def _tips(part: Part) -> list[dict[str, Any]]:
@@ -181,21 +172,35 @@ def _series(part: Part, by: str, roles: Mapping[str, str]) -> dict[str, Any]:
     names = list(dict.fromkeys(row[by] for row in part.rows))
     domain = palette([name for name in names if name not in roles.values()], **roles)
     legend = {"values": names, "symbolOpacity": 1, "labelLimit": 320} if len(names) <= MOST_SERIES else None
-    return {"field": by, "type": "nominal", "title": _title(part, by), "scale": {"domain": domain}, "legend": legend}
-
-
-def _interval(part: Part, x: str, low: str, high: str, color: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    if not low:
-        return []
-    x_low = _number(part, low) | {"title": f"{_title(part, x)} (95% interval)"}
-    rule = {
-        "mark": {"type": "rule", "strokeWidth": 1.5, "color": GREY},
-        "encoding": {"x": x_low, "x2": {"field": high}},
+    return {
+        "field": by,
+        "type": "nominal",
+        "title": part.column(by).title,
+        "scale": {"domain": domain},
+        "legend": legend,
     }
-    return [
-        rule
-        | {"transform": [{"filter": f"isValid(datum['{low}'])"}], "encoding": {**rule["encoding"], **(color or {})}}
-    ]
+
+
+def _interval(part: Part, x: str, low: str, high: str, clear: str = "") -> dict[str, Any]:
+    x_low = _number(part, low) | _interval_title(part, x)
+    return {
+        "mark": {"type": "rule", "strokeWidth": 1.5, "color": GREY},
+        "encoding": {"x": x_low, "x2": {"field": high}, **_color_if(clear)},
+        "transform": [{"filter": f"isValid(datum['{low}'])"}],
+    }
+
+
+def _interval_title(part: Part, x: str) -> dict[str, str]:
+    return {"title": f"{part.column(x).title} (95% interval)"}
+
+
+def _color_if(clear: str) -> dict[str, Any]:
+    """The color of marks, gray unless their field `clear` is set; the theme's own without a field."""
+    return {"color": _if_set(clear, MARK, GREY)} if clear else {}
+
+
+def _if_set(field: str, value: Any, otherwise: Any) -> dict[str, Any]:
+    return {"condition": {"test": f"datum['{field}']", "value": value}, "value": otherwise}
 
 
 def _rules() -> list[dict[str, Any]]:
@@ -219,27 +224,22 @@ def _scale(part: Part, value: str, signed: bool) -> dict[str, Any]:
 
 
 def _cells(part: Part, value: str, signed: bool, outlined: str) -> dict[str, Any]:
-    """The cells of a map or matrix: gray where there is no number."""
-    form = part.columns[value].format if value in part.columns else ""
-    legend = {"format": "~%"} if form.endswith("%") else {}
-    color = {"field": value, "type": "quantitative", "title": _title(part, value), "legend": legend,
+    """The cells of a map or matrix: gray if the number is missing."""
+    column = part.column(value)
+    color = {"field": value, "type": "quantitative", "title": column.title, "legend": _axis_format(column),
              "scale": _scale(part, value, signed)}  # fmt: skip
     known = {"condition": {"test": f"isValid(datum['{value}'])", **color}, "value": UNKNOWN}
-    edge = {"value": 0.5}
-    encoding: dict[str, Any] = {"color": known, "strokeWidth": edge}
-    mark = {"type": "rect", "stroke": GREY, "strokeOpacity": 0.45, "invalid": "show"}
-    if outlined:
-        encoding["strokeWidth"] = {"condition": {"test": f"datum['{outlined}']", "value": 3}, **edge}
-        encoding["stroke"] = {"condition": {"test": f"datum['{outlined}']", "value": MARK}, "value": GREY}
-        encoding["strokeOpacity"] = {"condition": {"test": f"datum['{outlined}']", "value": 1}, "value": 0.45}
-    return {"mark": mark, "encoding": encoding}
+    edge = {"stroke": (MARK, GREY), "strokeOpacity": (1, 0.45), "strokeWidth": (3, 0.5)}
+    mark = {"type": "rect", "invalid": "show"} | {name: plain for name, (_, plain) in edge.items()}
+    outlines = {name: _if_set(outlined, *values) for name, values in edge.items()} if outlined else {}
+    return {"mark": mark, "encoding": {"color": known, **outlines}}
 
 
 def _numbers(part: Part, value: str) -> dict[str, Any]:
     """The numbers on cells: black or white, whichever is easier to read there."""
     shade = f"scale('color', datum['{value}'])"
     ink = {"expr": f"contrast({shade}, 'black') < contrast({shade}, 'white') ? 'white' : 'black'"}
-    form = part.columns[value].format if value in part.columns else ""
+    form = part.column(value).format
     text = {"field": value, "type": "quantitative"} | ({"format": form} if form else {})
     known = [{"filter": f"isValid(datum['{value}'])"}]
     return {"mark": {"type": "text", "fontSize": 10}, "transform": known,

@@ -65,7 +65,11 @@ class Part:
         """The columns of its table."""
         if self.columns or not self.rows:
             return self.columns
-        return {name: Column(name.replace("_", " ")) for name in self.rows[0]}
+        return {name: self.column(name) for name in self.rows[0]}
+
+    def column(self, name: str) -> Column:
+        """How a field is shown; one without a column has its own name as the title."""
+        return self.columns.get(name) or Column(name.replace("_", " "))
 
     def first(self, n: int) -> Sequence[Row]:
         """Its first `n` rows, or the highest ones of a ranked part."""
@@ -93,9 +97,9 @@ class Part:
 class View:
     """A result as it is presented.
 
-    `finding`: what it says, one sentence of Markdown
+    `finding`: what it says, one sentence of Markdown ("": only the notes say something)
     `parts`: its figures and tables, the most telling one first
-    `notes`: what could not be measured, and what limits the numbers, a sentence each
+    `notes`: what could not be measured, and what limits the numbers, a sentence each, as plain text
     `on_slide`: how many of the parts a slide shows
     """
 
@@ -105,10 +109,16 @@ class View:
     on_slide: int = 1
 
 
+def text_view(lines: str) -> View:
+    """A view of lines that are shown as they are, of a result without a finding in Markdown."""
+    return View("", notes=(lines,))
+
+
 def as_text(view: View) -> str:
     """The view as the lines of a terminal: the finding, a table for each part, and the notes."""
     tables = [each for part in view.parts if part.rows for each in ("", f"{part.title}:", *_table(part))]
-    return "\n".join([plain_text(view.finding), *tables, *([""] if tables and view.notes else []), *view.notes])
+    finding = [plain_text(view.finding)] if view.finding else []
+    return "\n".join([*finding, *tables, *([""] if tables and view.notes else []), *view.notes])
 
 
 def plain_text(markdown: str) -> str:

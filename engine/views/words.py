@@ -7,16 +7,16 @@ from dataclasses import dataclass
 FEW = 10  # questions: too few for any verdict
 
 
-def number(value: float, digits: int = 1, sign: bool = False) -> str:
-    """Such as "−0.4": with a true minus, zero without a sign, and a dash if undefined."""
+def number(value: float, digits: int = 2, sign: bool = False) -> str:
+    """Returns a number such as "−0.42", with a true minus and a zero without a sign; a dash if undefined."""
     if math.isnan(value):
         return "–"
-    text = f"{value:+,.{digits}f}" if sign else f"{value:,.{digits}f}"
-    return text.lstrip("+-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
+    text = f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
+    return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
 
 
-def percent(share: float, digits: int = 0) -> str:
-    """A share such as "41%"; a dash if undefined."""
+def percent(share: float, digits: int = 1) -> str:
+    """Returns a share such as "41.2%"; a dash if undefined."""
     return f"{number(100 * share, digits)}%" if share == share else "–"
 
 

@@ -26,7 +26,7 @@ from engine.requests.fields import option_name, options
 from engine.requests.output import file_of, to_json
 from engine.requests.running import Result
 from engine.training.trajectory import decode
-from engine.views.view import View
+from engine.views.view import text_view
 from tests.cli.conftest import refused
 from tests.conftest import IS_THOROUGH
 from tests.engine.fixtures import refused_by
@@ -138,7 +138,7 @@ def test_files_are_checked_before_any_work_and_written_by_run_alone(kind, tmp_pa
             refused_by(error, says, lambda: kind(**needed | {name: file}).run(session))  # noqa: B023
     for name, option in outputs.items():
         file = tmp_path / f"{name}{[*option.endings, ''][0]}"
-        result = Result(1, {}, View("done"), file_of(str(file), lambda suffix: f"a{suffix}".encode()))
+        result = Result(1, {}, text_view("done"), file_of(str(file), lambda suffix: f"a{suffix}".encode()))
         monkeypatch.setattr(kind, "measure", lambda *_: result)  # noqa: B023
         kind(**needed | {name: file}).stored(session)
         assert not file.exists()
@@ -150,7 +150,7 @@ def test_a_study_is_drawn_from_python_as_from_the_shell(tmp_path, monkeypatch, s
     drawn = []
     monkeypatch.setattr("engine.__main__.draw_report", lambda *given: drawn.append(given))
     files = {str(tmp_path / "a" / "x.csv"): lambda: b"1"}
-    result = Result("study", {}, View("done"), files, report_folder=str(tmp_path / "a"))
+    result = Result("study", {}, text_view("done"), files, report_folder=str(tmp_path / "a"))
     monkeypatch.setattr(Sweep, "measure", lambda *_: result)
     headroom.Sweep(preset="paper", out=str(tmp_path / "a")).run(session)
     assert drawn == [("study", str(tmp_path / "a"))] and (tmp_path / "a" / "x.csv").read_bytes() == b"1"

@@ -16,7 +16,7 @@ from engine.requests import ScoreImportance
 from engine.views import kit
 from engine.views.importance import component_rows, importance_view
 from engine.views.pictures import file_spec
-from engine.views.view import Column, Part, View, as_text, plain_text
+from engine.views.view import Column, Part, View, as_text, plain_text, text_view
 from engine.views.words import Effect, counted, listed, number, percent
 
 HEADS = [
@@ -94,9 +94,13 @@ def test_a_view_as_text_has_its_finding_its_tables_and_its_notes():
     assert as_text(View("alone")) == "alone"
 
 
+def test_lines_that_are_not_markdown_stay_as_they_are():
+    assert as_text(text_view("said: 'a**b\\_c **d**'")) == "said: 'a**b\\_c **d**'"
+
+
 def test_a_ranked_table_is_cut_to_its_highest_rows():
     rows = [{"name": f"L0H{at}", "score": float(at % 20)} for at in range(30)] + [{"name": "L1H0", "score": math.nan}]
-    lines = as_text(View("", [Part("Scores", rows, ranked_by="score")])).splitlines()
+    lines = as_text(View("Highest first", [Part("Scores", rows, ranked_by="score")])).splitlines()
     assert [line.split()[0] for line in lines[4:6]] == ["L0H19", "L0H18"]
     assert lines[-1] == "and 19 more rows; --json or --out has all of them"
 
@@ -125,9 +129,9 @@ def test_an_effect_in_words(effect, words):
 
 
 def test_words_of_numbers():
-    assert (number(-1234.56), number(-0.04), number(2, 0, sign=True)) == ("−1,234.6", "0.0", "+2")
+    assert (number(-1234.56), number(-0.004), number(2, 0, sign=True)) == ("−1234.56", "0.00", "+2")
     assert (percent(0.954), percent(math.nan), counted(1, "head"), counted(1204, "head")) == (
-        "95%", "–", "1 head", "1,204 heads",
+        "95.4%", "–", "1 head", "1,204 heads",
     )  # fmt: skip
     assert listed(["a"]) == "a" and listed(["a", "b", "c"]) == "a, b and c"
     assert listed(list("abcdef"), 4) == "a, b, c and 3 more"
@@ -149,9 +153,9 @@ def test_a_request_is_one_measurement_whose_value_is_its_result(tmp_path):
         whole = request.whole(session.target(LoadSpec("demo")))
         assert whole.look(session).missing and request.stored(session) is None
         *_, last = whole.run(session)
-        assert last.value().fields["shape"] == [8, 6]
+        assert last.value.fields["shape"] == [8, 6]
         assert whole.look(session).is_complete
-        assert request.stored(session).view.finding == last.value().view.finding
+        assert request.stored(session).view.finding == last.value.view.finding
 
 
 class headroom_session:

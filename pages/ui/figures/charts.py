@@ -11,12 +11,12 @@ import altair as alt
 import pandas as pd
 
 from engine.views.colors import DARK, GREY, LAYERS, LIGHT
+from engine.views.kit import AXIS_PX as AXIS_PX
+from engine.views.kit import CROSS
 from engine.views.pictures import WRITTEN, Picture, Template
 
-AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the height
 CELL: dict[str, Any] = {"stroke": GREY, "strokeOpacity": 0.45, "strokeWidth": 0.5}
-CROSS = "M-1,-1L1,1M-1,1L1,-1"
-# text marks are black in either theme; the last of the palette's eight colors is the theme's own text colour, nearly
+# text marks are black in either theme; the last of the palette's eight colors is the theme's own text color, nearly
 INK = alt.Fill("ink:N", legend=None, scale=alt.Scale(domain=[*"1234567", "ink"]))
 # numbers of any size, such as "0.042" and "3,880": d3's "s" would write a half as "500m", its "g" thousands as "3.9e+3"
 MAGNITUDE, ROUGHLY = ",.3~r", ",.2~r"

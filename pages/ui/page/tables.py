@@ -10,6 +10,8 @@ import pandas as pd
 
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
+from engine.views.words import number as number
+from engine.views.words import percent as percent
 
 RANK_TITLE = "Rank (1 = most important)"  # on every screen, in tables, tooltips and axes
 BLANKS = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
@@ -26,25 +28,12 @@ def for_file(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.rename(columns={"rank": "importance_rank"})
 
 
-def number(value: float, digits: int = 2, sign: bool = False) -> str:
-    """Returns a number such as "−0.42", with a true minus and a zero without a sign; a dash if undefined."""
-    if math.isnan(value):
-        return "–"
-    text = f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
-    return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
-
-
 def better_or_worse(change: float, unit: str, digits: int = 2, less_is_better: bool = True) -> str:
     """Returns a change without a sign, such as "0.78 nats worse"."""
     size = number(abs(change), digits)
     if not float(size):
         return f"no change in {unit}"
     return f"{size} {unit} {'worse' if (change > 0) == less_is_better else 'better'}"
-
-
-def percent(share: float, digits: int = 1) -> str:
-    """Returns a share such as "41.2%"; a dash if undefined."""
-    return f"{number(100 * share, digits)}%" if share == share else "–"
 
 
 def whole_percent(share: float) -> str:
