@@ -131,11 +131,13 @@ def made_of(record: Record | None, reads: Callable[[Record], T]) -> T | None:
 def noted(notes: dict[bytes, Any]) -> Iterator[None]:
     """While open, the receipt of every record that is read or stored here goes into `notes`, by the digest of its
     blob."""
-    token = _notes.set(notes)
+    outer, token = _notes.get(), _notes.set(notes)
     try:
         yield
     finally:
         _notes.reset(token)
+        if outer is not None:
+            outer.update(notes)
 
 
 def _refuse_floats(value: Any) -> None:

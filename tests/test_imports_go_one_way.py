@@ -39,6 +39,7 @@ FLOORS = [
     "pages.ui.page",
     "pages.ui.controls pages.ui.figures",
     "pages.ui.downloads",
+    "pages.ui.sections",
     "pages.ui.prune pages.ui.importance pages.ui.induction pages.ui.passage pages.ui.continuation pages.ui.attention "
     "pages.ui.in_context pages.ui.mechanisms pages.ui.correlations pages.ui.sweeps pages.ui.head pages.ui.training",
     "pages.ui.study_report",

@@ -36,7 +36,7 @@ def test_it_names_every_request_and_imports_nothing():
 
 def test_no_request_hides_a_method_of_all_requests():
     used = {name for name in vars(Request) if not name.startswith("__")}
-    used -= {"measure", "measurement", "check_outputs", "command", "is_measured", *options(Request)}
+    used -= {"measure", "measurement", "target", "check_outputs", "command", "group", "is_measured", *options(Request)}
     kinds = {kind for request in REQUESTS for kind in request.__mro__ if issubclass(kind, Request)} - {Request}
     assert {(kind.__name__, name) for kind in kinds for name in used & {*vars(kind)}} == set()
 

@@ -147,11 +147,16 @@ def has_page(name: str) -> bool:
     return (REPOSITORY / path).exists() and f'require_frame("{path}")' in text(path)
 
 
+def has_package(name: str) -> bool:
+    return (REPOSITORY / "pages" / "ui" / name).is_dir()
+
+
 def in_architecture(name: str) -> bool:
     page = text("docs/architecture.md")
     rows = re.findall(r"^\| \d+ \| (.+?) \|", page, re.M)
     is_on_floor = any({f"`pages.ui.{name}`", "`pages.ui.prune`"} <= set(row.split(", ")) for row in rows)
-    return is_on_floor and re.search(rf"^pages/ .*[:,] {titles().get(name)}(,|$)", page, re.M)
+    is_in_tree = re.search(rf"^pages/ .*[:,] {titles().get(name)}(,|$)", page, re.M) is not None
+    return is_in_tree and is_on_floor == has_package(name)
 
 
 def is_measuring(name: str) -> bool:
@@ -160,12 +165,14 @@ def is_measuring(name: str) -> bool:
 
 SCREEN = [
     Place("pages/<name>.py", has_page),
-    Place("pages/ui/<name>/", lambda name: (REPOSITORY / "pages" / "ui" / name / "__init__.py").exists()),
+    Place("pages/ui/<name>/", lambda name: (REPOSITORY / "pages" / "ui" / name / "__init__.py").exists(),
+          has_package),
     Place("tests/test_imports_go_one_way.py",
-          lambda name: any({f"pages.ui.{name}", "pages.ui.prune"} <= set(floor.split()) for floor in FLOORS)),
+          lambda name: any({f"pages.ui.{name}", "pages.ui.prune"} <= set(floor.split()) for floor in FLOORS),
+          has_package),
     Place("docs/architecture.md", in_architecture),
     Place("pages.ui.page.screens.STORY", lambda name: name in titles()),
-    Place("pages/ui/__init__.py", lambda name: f"\n`{name}`: " in text("pages/ui/__init__.py")),
+    Place("pages/ui/__init__.py", lambda name: f"\n`{name}`: " in text("pages/ui/__init__.py"), has_package),
     Place("docs/screens.md", lambda name: f"\n## {titles().get(name)}\n" in text("docs/screens.md")),
     Place("tests/pages/test_<name>_page.py",
           lambda name: (REPOSITORY / "tests" / "pages" / f"test_{name}_page.py").exists()),

@@ -13,6 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+PASSAGE = "Names that return"  # the first one
+# Two prompts that differ in two names: the model continues each with the name that it began with.
+PROMPT, OTHER_PROMPT = (
+    f"A letter came to the market for Jane {first}. The old woman asked in June about Charles {second}. "
+    "A letter came to the market for Jane"
+    for first, second in (("Merton", "Norwood"), ("Norwood", "Merton"))
+)
 RUN = "embedded"  # the run of training, among those that come with the app, whose last snapshot is the model
 
 

@@ -39,6 +39,7 @@ class Evaluate(WithPruning, OfTask):
     """Measure the accuracy of a model under one mask. The value is the Answers."""
 
     command: ClassVar[str] = "evaluate"
+    group: ClassVar[str] = "Pruning"
     split: str = choice("validation", SPLITS, "which split the questions come from (default: validation)")
     questions_out: str | None = output(
         (),
@@ -157,7 +158,8 @@ class CheckPublished(WithData, OfModel):
     PublishedComparison."""
 
     command: ClassVar[str] = "check"
-    tasks: str | None = string(None, "comma-separated task names (default: all with published values)")
+    group: ClassVar[str] = "Checks"
+    tasks: str | None = string(None, "comma-separated task names (default: all with published values)", what="tasks")
     shots: str = string("0", "comma-separated numbers of examples in the prompt (default: 0)")
     limit: int | None = number(None, (1, MOST), "number of questions per task (default: all)")
     table: str | None = path(None, "CSV file of published values to use instead of the included table")

@@ -74,10 +74,12 @@ class Request:
     """A request to the engine, the same for a screen, a command and a program.
 
     `command` is its name on the command line; the first sentence of its docstring says there what it gives.
+    `group`: of which measurements it is one on the bench; "": it writes or lists something, and is not on it.
     `is_measured`: its fields say how long it took, and whether all of it was stored.
     """
 
     command: ClassVar[str]
+    group: ClassVar[str] = ""
     is_measured: ClassVar[bool] = True
 
     cache: str | None = path(
@@ -189,6 +191,10 @@ class Request:
         """The result, without how long it took and whether it was stored."""
         raise NotImplementedError
 
+    def target(self, session: Session) -> Target:
+        """The model that it measures, or of several the first. TypeError: it measures none."""
+        raise TypeError(f"{type(self).__name__} measures no model")
+
     def measurement(self, session: Session) -> Measurement[Any]:
         """The measurement, for requests that are one. TypeError: it is several."""
         raise TypeError(f"{type(self).__name__} is more than one measurement; run it")
@@ -281,6 +287,7 @@ class NamesTask(WithData, OfModel):
             "task name (`headroom tasks` lists them), or a .jsonl file with context, choices, and gold, "
             "or a .csv file of word pairs"
         ),
+        what="task",
     )
     shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt (default: 0)")
     same_examples: bool = flag(

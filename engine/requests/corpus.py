@@ -38,6 +38,7 @@ class ReadCorpus(OfModel):
     """Measure where every head looks in a corpus, and what it fires at. The value is a HeadsInCorpus."""
 
     command: ClassVar[str] = "corpus"
+    group: ClassVar[str] = "Kinds of heads"
     text: str = path(BUILT_IN, "text file, folder of .txt and .md files, or built-in (default): the included texts and "
                      "questions")  # fmt: skip
     windows: int = number(N_WINDOWS, (1, MAX_WINDOWS), f"windows to read, at most (default: {N_WINDOWS:,})")

@@ -37,6 +37,8 @@ class Option:
     `name`: the name of the option where it is not the field's
     `metavar`: what stands for its value in help texts
     `alone`: of a text, the value of its option without one
+    `what`: what a text names: a task, tasks, a passage, or a prompt ("": anything else)
+    `example`: a value that a form begins with where there is no default; of tasks, how many of the first ones
     `parse`, `write`: of a text, from the words to the value (ArgumentTypeError: they cannot be read) and back
     """
 
@@ -52,6 +54,8 @@ class Option:
     name: str = ""
     metavar: str | None = None
     alone: str = ""
+    what: str = ""
+    example: str = ""
     parse: Callable[[str], Any] = str
     write: Callable[[Any], str] = str
 

@@ -15,7 +15,7 @@ from engine.errors import UsageError
 from engine.heads.induction import SCORES
 from engine.measurement import Measurement
 from engine.models.masks import parse_heads
-from engine.models.session import Session
+from engine.models.session import Session, Target
 from engine.questions.requests import MAX_SHOTS
 from engine.questions.tasks import task_info
 from engine.requests.accuracy import Evaluate
@@ -51,10 +51,12 @@ class ReportHead(WithData, OfModel):
     """Show all measurements of one head. The value is a Portrait."""
 
     command: ClassVar[str] = "head"
-    head: str = string(MISSING, "the head, such as L1H0", is_position=True)
+    group: ClassVar[str] = "Kinds of heads"
+    head: str = string(MISSING, "the head, such as L1H0", is_position=True, example="L1H1")
     tasks: str | None = string(
         None,
         "comma-separated tasks on which to evaluate the model without the head and to rank the head (default: none)",
+        what="tasks",
     )
     shots: int = number(5, (0, MAX_SHOTS), "number of examples in the prompt (default: 5)")
     limit: int = number(100, (1, MOST), "number of questions per task, as a stratified sample (default: 100)")
@@ -197,9 +199,12 @@ class IdealizeHeads(OfTexts):
     The value is Recovered by pattern, of texts and of questions."""
 
     command: ClassVar[str] = "idealize"
+    group: ClassVar[str] = "Kinds of heads"
 
-    heads: str = string(MISSING, "comma-separated heads whose patterns are replaced together, such as L1H0,L1H1")
-    task: str | None = string(None, "also evaluate this task (no text is needed if a task is given)")
+    heads: str = string(
+        MISSING, "comma-separated heads whose patterns are replaced together, such as L1H0,L1H1", example="L1H1"
+    )
+    task: str | None = string(None, "also evaluate this task (no text is needed if a task is given)", what="task")
     shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt (default: 0)")
     same_examples: bool = flag("use the same examples for every question (faster)")
     labels: str = labels_of_examples()
@@ -278,10 +283,14 @@ class ShowFindings(Request):
     """Show three findings on the included model, each with its command. The value is the Result of each command."""
 
     command: ClassVar[str] = "demo"
+    group: ClassVar[str] = "Checks"
+
+    def target(self, session: Session) -> Target:
+        return Evaluate(task=SHOWN_TASK).target(session)
 
     def measure(self, run: RequestRun) -> Result:
         shown: dict[str, Any] = {"task": SHOWN_TASK, "shots": SHOWN_SHOTS, "limit": SHOWN_QUESTIONS}
-        target = Evaluate(**shown).target(run.session)
+        target = self.target(run.session)
         heads = run.value(found_heads(target)).heads
         gone = without(target.shape, heads).text()
         instead = draw(target.shape, heads, 0).text()

@@ -55,9 +55,11 @@ class CompareMechanisms(OnRay, WithData, OfModel):
     Mechanisms by step."""
 
     command: ClassVar[str] = "mechanisms"
+    group: ClassVar[str] = "Kinds of heads"
     tasks: str | None = string(
         None,
         f"comma-separated task names (default: {', '.join(OF_PAIRS)}; for the included model {', '.join(OF_DEMO)})",
+        what="tasks",
     )
     shots: int = number(5, (1, MAX_SHOTS), "number of examples in the prompt, compared with none (default: 5)")
     labels: str = labels_of_examples()

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine import charts
+from engine.demo import OTHER_PROMPT, PROMPT
 from engine.errors import UsageError
 from engine.heads.patching import HEADS, KINDS, Patching, PatchMap, patch_map
 from engine.requests.base import OfModel, RequestRun, Result
@@ -22,8 +23,9 @@ class PatchPrompts(OfModel):
     """Measure which layer and position carry what makes two prompts end differently. The value is a PatchMap."""
 
     command: ClassVar[str] = "patch"
-    prompt: str = string(MISSING, "prompt A, which is read with activations of prompt B")
-    other_prompt: str = string(MISSING, "prompt B, with as many tokens as A")
+    group: ClassVar[str] = "Text"
+    prompt: str = string(MISSING, "prompt A, which is read with activations of prompt B", what="prompt", example=PROMPT)
+    other_prompt: str = string(MISSING, "prompt B, with as many tokens as A", what="prompt", example=OTHER_PROMPT)
     patched: str = choice(
         "stream",
         tuple(KINDS),

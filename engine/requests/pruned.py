@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from engine import charts
 from engine.accuracy.evaluation import describe_cut
+from engine.demo import PASSAGE
 from engine.errors import HeadroomError, UsageError
 from engine.export.card import Exported
 from engine.export.folders import named_folder, refuse_taken
@@ -48,6 +49,7 @@ class PrunedModel(WithPruning, WithData, OfModel):
     task: str | None = string(
         None,
         "task for which the pruning order is computed; required with --prune-heads, --prune-ffns, and --prune-layers",
+        what="task",
     )
     shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt of --task (default: 0)")
     same_examples: bool = flag("use the same examples for every question")
@@ -124,6 +126,7 @@ class MeasureSpeed(PrunedModel):
     Speed."""
 
     command: ClassVar[str] = "speed"
+    group: ClassVar[str] = "Pruning"
     remeasure: bool = flag("measure again, even if results are stored")
     out: str | None = output(TABLES, "output file: .csv or .parquet")
 
@@ -159,8 +162,9 @@ class MeasurePerplexity(PrunedModel):
     Perplexity by side."""
 
     command: ClassVar[str] = "perplexity"
+    group: ClassVar[str] = "Pruning"
     text: str | None = path(None, 'UTF-8 text file, or a .jsonl file whose "text" fields are joined by blank lines')
-    passage: str | None = string(None, "title of an included passage")
+    passage: str | None = string(None, "title of an included passage", what="passage", example=PASSAGE)
     window: int = number(0, (0, MOST), "tokens per window (default: the model's context)")
 
     def measure(self, run: RequestRun) -> Result:

@@ -55,6 +55,7 @@ class ScoreImportance(OnRay, OfTask):
     """Score heads or FFNs for one task. The value is Scores."""
 
     command: ClassVar[str] = "importance"
+    group: ClassVar[str] = "Scores"
     split: str = choice("train", SPLITS, "which split the questions come from (default: train)")
     score: str = choice("heads", WHAT, "score to compute (default: heads)")
     prompts: int = number(
@@ -88,6 +89,7 @@ class ScoreInduction(OfModel):
     """Score every head for induction. The value is InductionScores."""
 
     command: ClassVar[str] = "induction"
+    group: ClassVar[str] = "Scores"
     variant: str = choice(
         "olsson", VARIANTS, "definition of the scores: olsson (default), or bansal (as in llm-interpret; slower)"
     )
@@ -121,6 +123,7 @@ class ScoreLayers(OfTask):
     influence of every layer."""
 
     command: ClassVar[str] = "layers"
+    group: ClassVar[str] = "Pruning"
     split: str = choice("train", SPLITS, "which split the questions come from (default: train)")
     greedy: int = number(
         0,
@@ -182,6 +185,7 @@ class CompareCriteria(OnRay, NamesTask):
     ComparedCriteria."""
 
     command: ClassVar[str] = "compare"
+    group: ClassVar[str] = "Pruning"
     limit: int = number(100, (1, MOST), "number of validation questions, as a stratified sample (default: 100)")
     order_questions: int = training_questions()
     criteria: str | None = string(

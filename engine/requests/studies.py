@@ -64,7 +64,10 @@ class OfManyTasks(WithData, OfModel):
     """A model, and many tasks at several shot counts."""
 
     tasks: str | None = string(
-        None, ("comma-separated task names (default: all included tasks, or all tasks in --task-data)")
+        None,
+        "comma-separated task names (default: all included tasks, or all tasks in --task-data)",
+        what="tasks",
+        example="2",
     )
     shots: str = string("0,1,5", "comma-separated numbers of examples in the prompt (default: 0,1,5)")
     labels: str = labels_of_examples()
@@ -100,6 +103,7 @@ class Correlate(OnRay, OfManyTasks):
     """Correlate the importance scores of tasks. The value is a Survey."""
 
     command: ClassVar[str] = "correlate"
+    group: ClassVar[str] = "Scores"
     score: str = choice("heads", WHAT, "score to compute (default: heads)")
     induction: bool = flag("also correlate with the prefix matching and copying scores")
     out: str | None = output(TABLES, "output file: .csv or .parquet", is_required=True)
@@ -143,6 +147,7 @@ class Sweep(OnRay, OfManyTasks):
     Study."""
 
     command: ClassVar[str] = "sweep"
+    group: ClassVar[str] = "Pruning"
     head_levels: str = string(TENTHS, "comma-separated pruning levels of heads, in percent (default: 0,10,...,100)")
     ffn_levels: str = string("0", "comma-separated pruning levels of FFNs, in percent (default: 0)")
     order: str = choice(
@@ -156,8 +161,10 @@ class Sweep(OnRay, OfManyTasks):
         "score of heads in the orders own, task, aggregate, others, and rescored: as published, or with one divisor "
         "for all layers (default: heads)",
     )
-    source_task: str = string("", "task whose importance is used with --order task")
-    aggregate_tasks: str | None = string(None, "comma-separated tasks to aggregate (default: those of --tasks)")
+    source_task: str = string("", "task whose importance is used with --order task", what="task")
+    aggregate_tasks: str | None = string(
+        None, "comma-separated tasks to aggregate (default: those of --tasks)", what="tasks"
+    )
     seed: int = number(0, (0, MOST_SEED), "seed of random orders (default: 0)")
     limit: int = number(48, (1, MOST), "number of questions per task (default: 48)")
     preset: str | None = choice(

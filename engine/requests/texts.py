@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from engine import charts
-from engine.demo import passages
+from engine.demo import PASSAGE, PROMPT, passages
 from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
 from engine.heads.ablation import FILLS, KINDS, Ablating, head_ablations
@@ -42,9 +42,9 @@ class OfTexts(WithData, OfModel):
     """A model, its mask, and the texts that it reads."""
 
     text: str | None = path(None, "UTF-8 text file")
-    passage: str | None = string(None, "title of an included passage")
+    passage: str | None = string(None, "title of an included passage", what="passage", example=PASSAGE)
     from_task: str | None = string(
-        None, "use the training questions of this task with their answers, concatenated, as the text"
+        None, "use the training questions of this task with their answers, concatenated, as the text", what="task"
     )
     texts: int | None = number(
         None,
@@ -93,6 +93,7 @@ class MeasureLosses(ScoredTexts):
     each text, by side."""
 
     command: ClassVar[str] = "losses"
+    group: ClassVar[str] = "Text"
     base_mask: str = string("", "components to prune in both models (default: none)")
     other_model: str | None = string(
         None, ("second model, to which --mask is applied instead of to --model; both must have the same tokenizer")
@@ -160,6 +161,7 @@ class AttributeHeads(ScoredTexts):
     """Attribute the in-context score to heads by ablation. The value is HeadAblations."""
 
     command: ClassVar[str] = "attribute"
+    group: ClassVar[str] = "Text"
     kind: str = choice("full", KINDS, "kind of ablation (default: full)")
     fill: str = choice("zero", FILLS, "what replaces the output of an ablated head (default: zero)")
     second_mask: str | None = string(
@@ -195,7 +197,10 @@ class ContinuePrompt(OfModel):
     side."""
 
     command: ClassVar[str] = "continue"
-    prompt: str = string(MISSING, "the prompt, used exactly as given unless --chat is set")
+    group: ClassVar[str] = "Text"
+    prompt: str = string(
+        MISSING, "the prompt, used exactly as given unless --chat is set", what="prompt", example=PROMPT
+    )
     chat: bool = flag(AS_CHAT)
     mask: str = string("", WHAT_TO_PRUNE)
     tokens: int = number(24, (1, MOST_TOKENS), "maximum number of tokens (default: 24)")
@@ -240,7 +245,8 @@ class MeasureAttention(OfTexts):
     """Show where heads attend, and which tokens' logits they raise. The value is a HeadView by head."""
 
     command: ClassVar[str] = "attention"
-    heads: str = string(MISSING, "comma-separated heads to show, such as L1H0,L1H1")
+    group: ClassVar[str] = "Text"
+    heads: str = string(MISSING, "comma-separated heads to show, such as L1H0,L1H1", example="L1H1")
     out: str | None = output(ARRAYS, ARRAY_OUT, is_required=True)
 
     def measure(self, run: RequestRun) -> Result:
@@ -277,6 +283,7 @@ class MeasureLens(OfTexts):
     """Show the next token that the model would guess after each layer (logit lens). The value is a LogitLens."""
 
     command: ClassVar[str] = "lens"
+    group: ClassVar[str] = "Text"
     out: str | None = output(TABLES, TABLE_OUT)
 
     def measure(self, run: RequestRun) -> Result:

@@ -12,8 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine import charts
+from engine.checkpoints.names import SHIPPED
 from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
+from engine.models.session import Session, Target
 from engine.progress import TimeLeft
 from engine.requests.base import MOST, MOST_SEED, MOST_THREADS, Request, RequestRun, Result
 from engine.requests.fields import choice, flag, names_of, number, output, path, string, switch
@@ -178,6 +180,7 @@ class MeasureTrajectory(Request):
     """Measure every snapshot of a training run or a published series. The value is a Trajectory."""
 
     command: ClassVar[str] = "trajectory"
+    group: ClassVar[str] = "Training"
     precision: ClassVar[str] = "fp32"
 
     series: str = string(
@@ -186,6 +189,7 @@ class MeasureTrajectory(Request):
         "EleutherAI/pythia-70m@step{0,512,1000}, or a file written by --record, which is shown without "
         "measuring",
         is_position=True,
+        example=f"{SHIPPED}curriculum",
     )
     quantities: str | None = string(
         None,
@@ -222,6 +226,9 @@ class MeasureTrajectory(Request):
     def wanted(self) -> tuple[str, ...]:
         """The measured quantities."""
         return tuple(names_of(self.quantities, WITHOUT_ABLATIONS))
+
+    def target(self, session: Session) -> Target:
+        return target_at(session, series_of(self.series, self.step_tokens))
 
     def measure(self, run: RequestRun) -> Result:
         found = self._record() if self.series.endswith(RECORD) else self._measured(run)

@@ -36,9 +36,10 @@ class SwitchTaskOn(OfModel):
     a prompt its VectorGuesses."""
 
     command: ClassVar[str] = "vector"
+    group: ClassVar[str] = "Kinds of heads"
     task: str | None = string(None, "name of a task of word pairs, such as singular-plural (default: the first)")
     pairs: str | None = path(None, "CSV file of word pairs: questions and answers, with titles")
-    prompt: str | None = string(None, "a prompt that gets the vector, instead of the task's pairs")
+    prompt: str | None = string(None, "a prompt that gets the vector, instead of the task's pairs", what="prompt")
     out: str | None = output(TABLES, "output file: .csv or .parquet")
 
     def measure(self, run: RequestRun) -> Result:

@@ -99,11 +99,15 @@ class _Snapshots(ABC):
             if found.ndim != 2 or found.dtype.kind not in "iu" or not found.size or found.min() < 0:
                 raise ValueError("it holds no token ids")
         except Exception as error:  # whatever numpy thinks of a damaged file
-            shipped = self.folder.parent == runs_folder()
-            wrong = "is not part of the app" if shipped else f"cannot be read: {one_line(error)}"
-            how = "give a text with --text" if shipped else "make it again with `headroom train`, or give --text"
-            raise HeadroomError(f"the held-out text of {self.name} ({HELD_OUT}) {wrong}; {how}") from error
+            how = "make it again with `headroom train`, or give --text"
+            why = f"the held-out text of {self.name} ({HELD_OUT}) cannot be read: {one_line(error)}"
+            raise HeadroomError(f"{why}; {how}") from error
         return found
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it came with the app, without its held-out text."""
+        return self.folder.parent == runs_folder()
 
     @property
     def has_held_out(self) -> bool:

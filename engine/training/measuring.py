@@ -163,7 +163,7 @@ def target_at(session: Session, series: Series, at: int = 0) -> Target:
 def _texts(series: Series, plan: TrajectoryPlan) -> Texts:
     if plan.text:
         return of_text(plan.text, plan.source or "a text", plan.n_texts)
-    if series.run is None:
+    if series.run is None or series.run.is_shipped:
         return of_text("\n\n".join(passage.text for passage in built_in()), "the built-in passages", plan.n_texts)
     source = f"held-out text: {series.run.about.get('text', 'of the run')}"
     return held_out(series.run.held_out(), source, plan.n_texts, series.run.alphabet)

@@ -4,6 +4,7 @@
 `figures`: charts, texts and pictures
 `controls`: controls that several screens have
 `downloads`: the footer of every screen
+`sections`: measurements on a screen, each declared by a request
 `prune`: parts of the Prune screen
 `importance`: parts of the Importance screen
 `induction`: parts of the Induction screen

@@ -45,6 +45,7 @@ ONE_EACH = {
         "mechanisms_kinds": IMAGE,
     },
     "correlations": {"correlations_what": "", "correlations_method": IMAGE, "correlations_a": "inf"},
+    "bench": {"bench_evaluate_shots": "inf", "bench_evaluate_limit": IMAGE, "bench_evaluate_labels": "nan"},
     "sweeps": {"sweeps_what": "", "sweeps_limit": "inf", "sweeps_front": "n" * 300},
 }
 

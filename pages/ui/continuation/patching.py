@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from engine.demo import OTHER_PROMPT
 from engine.heads.patching import HEADS, Patching, PatchMap, patch_map
 from engine.models.session import Target
 from engine.requests import PatchPrompts
 from pages.ui.continuation import pair
-from pages.ui.continuation.unfit import KEYS, OTHER, OTHER_KEY, draw_unfit, is_unfit
+from pages.ui.continuation.unfit import KEYS, OTHER_KEY, draw_unfit, is_unfit
 from pages.ui.controls.controls import folded, one_of
 from pages.ui.downloads.origin import Origin, of_model
 from pages.ui.figures import charts
@@ -53,7 +54,9 @@ def draw(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_s: flo
 
 def _draw_open(origin: Origin, target: Target, prompt: str, sheet: Sheet, since_s: float) -> Origin:
     other_at, kind_at = st.columns([6, 7], vertical_alignment="bottom")
-    other = other_at.text_area("Other prompt", OTHER, 80, key=OTHER_KEY, help=OTHER_HELP, bind="query-params") or ""
+    other = (
+        other_at.text_area("Other prompt", OTHER_PROMPT, 80, key=OTHER_KEY, help=OTHER_HELP, bind="query-params") or ""
+    )
     kind = one_of(kind_at, "Patched", PATCHED, KIND_KEY, PATCHED_HELP)
     if not other.strip():
         st.caption("Type another prompt with as many tokens.")

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from engine.demo import PROMPT
 from engine.models.masks import Mask
 from engine.texts.continuation import MOST_TOKENS, Continuation, How, NextTokens
 from pages.ui.continuation import charts
@@ -21,10 +22,6 @@ from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain, probability, pruned_counts, visible
 
-PROMPT = (
-    "A letter came to the market for Jane Merton. The old woman asked in June about Charles Norwood. "
-    "A letter came to the market for Jane"
-)
 SAYING = {0: "likeliest", 700: "T 0.7", 1000: "T 1"}  # permille
 BLANK, PART = visible(" "), "\ufffd"  # a part of a character has this text
 N_DRAWN, N_ON_SLIDE = 10, 5  # tokens of the chart

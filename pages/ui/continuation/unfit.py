@@ -6,8 +6,8 @@ from typing import Any
 
 import streamlit as st
 
+from engine.demo import OTHER_PROMPT, PROMPT
 from engine.heads.patching import PatchMap, PromptLengths
-from pages.ui.continuation.sections import PROMPT
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import plain
@@ -16,10 +16,6 @@ from pages.ui.page.work import Work
 
 OTHER_KEY = "continue_patch_other"
 KEYS = "continue_prompt", OTHER_KEY
-OTHER = (
-    "A letter came to the market for Jane Norwood. The old woman asked in June about Charles Merton. "
-    "A letter came to the market for Jane"
-)
 NEEDS = "It takes a second prompt with as many tokens that ends in another answer, such as one with two names swapped."
 EXAMPLE_HELP = "Replaces both prompts: they differ in two names, and end in one of them."
 SWAP_HELP = "Sets the other prompt to this one with the two names swapped."
@@ -45,7 +41,7 @@ def draw_unfit(work: Work[PatchMap], prompt: str) -> None:
             names, other = swapped
             label, values = f"Swap {plain(names[0])} and {plain(names[1])}", {OTHER_KEY: other}
             st.button(label, icon=":material/swap_calls:", help=SWAP_HELP, on_click=_set, args=(values,))
-        values = dict(zip(KEYS, (PROMPT, OTHER), strict=True))
+        values = dict(zip(KEYS, (PROMPT, OTHER_PROMPT), strict=True))
         look: dict[str, Any] = {"icon": ":material/lightbulb:", "help": EXAMPLE_HELP}
         st.button("Use the example pair", **look, on_click=_set, args=(values,))
 

@@ -136,6 +136,13 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "How much can be pruned before answers are lost: accuracy over many tasks, levels and orders at once.",
             "choose another highlighted task: each has its own cliff.",
         ),
+        Screen(
+            "bench",
+            "Bench",
+            "science",
+            "Every measurement there is: choose one, set its fields, and see its result.",
+            "type a word of what you want to know into “Measurement”.",
+        ),
     ),
 }
 

@@ -268,6 +268,12 @@ class Work(Generic[T]):
         return read is not None and read.state == "done"
 
     @property
+    def fault(self) -> str:
+        """Returns why the stored results could not be read; "" if they were, or are being."""
+        read = self._last_read()
+        return (read.error or "") if read is not None else ""
+
+    @property
     def is_first_read(self) -> bool:
         """Returns whether `stored` has not returned what the first read in this slot finds, even if that has ended."""
         read, whole = self._last_read(), notes().get(READ_WHOLE, {})

@@ -1,0 +1,146 @@
+"""A request as a form: a control for each of its fields, as the field says, and the request that they make."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, Field
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from engine.demo import passages
+from engine.errors import UsageError
+from engine.models.session import Target
+from engine.requests import Request
+from engine.requests.base import OfModel, OnRay, WithData
+from engine.requests.fields import Option, options
+from pages.ui.controls.controls import folded, one_listed
+from pages.ui.controls.first_views import first_task, first_tasks
+from pages.ui.controls.many_tasks import local_tasks, several
+from pages.ui.controls.sidebar import Setup
+from pages.ui.downloads.origin import of_model
+from pages.ui.page.address import flag, number_field, put_right
+from pages.ui.page.runtime import show_error
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.widget_writes import hold
+
+# of the sidebar, of the command line alone, or of workers
+HIDDEN = {each for kind in (OfModel, OnRay, WithData) for each in options(kind)}
+LABELS = {
+    "limit": "Questions",
+    "shots": "Examples in the prompt",
+    "mask": "Prune these",
+    "prune_heads": "Heads pruned, %",
+    "prune_ffns": "FFNs pruned, %",
+    "prune_layers": "Layers dropped, %",
+}
+MOST_FIRST, IN_A_LINE, LAST = 6, 3, 3
+NONE, DEFAULT, ON, OFF = "none", "default", "on", "off"
+MORE = "More settings"
+
+
+def draw_form(of: type[Request], setup: Setup, target: Target | None) -> Request | None:
+    """Draws a form for requests of this class; returns the request, or None if its fields do not go together, which is
+    said at the field. `target`: the model, for requests of one."""
+    shown = {name: each for name, each in options(of).items() if not _is_hidden(name, each[1])}
+    ranked = sorted(shown, key=lambda name: _rank(of, name, *shown[name]))
+    first = [name for name in ranked if _rank(of, name, *shown[name]) < LAST][:MOST_FIRST]
+    places: dict[str, DeltaGenerator] = {}
+    values = _draw_fields(of, setup, {name: shown[name] for name in first}, places)
+    if rest := {name: each for name, each in shown.items() if name not in first}:
+        keys = [_key(of, name) for name in rest]
+        values |= (
+            folded(MORE, f"bench_more_{of.command}", partial(_draw_fields, of, setup, rest, places), holds=keys) or {}
+        )
+    given: dict[str, Any] = {**values, **{name: f"{of.command}{option.endings[0]}"
+                                          for name, (_, option) in options(of).items()
+                                          if option.is_output and option.is_required}}  # fmt: skip
+    if issubclass(of, OfModel) and target is not None:
+        given |= of_model(target)
+    if issubclass(of, WithData):
+        given["task_data"] = setup.data_dir
+    try:
+        return of(**given)
+    except UsageError as error:
+        at = next((place for name, place in places.items() if f": {name} is " in str(error)), st.container())
+        with at:
+            show_error(str(error))
+        return None
+
+
+def _is_hidden(name: str, option: Option) -> bool:
+    return name in HIDDEN or option.is_output
+
+
+def _rank(of: type[Request], name: str, field: Field[Any], option: Option) -> int:
+    """How late a field comes: what has to be given, what is named in `LABELS`, what this class alone can choose."""
+    if field.default is MISSING or option.example:
+        return 0
+    is_own = name in vars(of).get("__annotations__", {})
+    return 1 if name in LABELS or option.what else 2 if is_own and option.kind == "choice" else LAST
+
+
+def _key(of: type[Request], name: str) -> str:
+    return f"bench_{of.command}_{name}"
+
+
+def _draw_fields(
+    of: type[Request], setup: Setup, shown: Mapping[str, tuple[Field[Any], Option]], places: dict[str, DeltaGenerator]
+) -> dict[str, Any]:
+    """Draws the controls of some fields, three in a line and prompts in lines of their own; returns their values, and
+    notes their places."""
+    values: dict[str, Any] = {}
+    line: list[DeltaGenerator] = []
+    for name, (field, option) in shown.items():
+        if option.what == "prompt":
+            places[name] = st.container()
+        else:
+            line = line or list(st.columns(IN_A_LINE, vertical_alignment="bottom"))
+            places[name] = line.pop(0).container()
+        values[name] = _draw_field(places[name], _key(of, name), name, field, option, setup)
+    return values
+
+
+def _draw_field(where: DeltaGenerator, key: str, name: str, field: Field[Any], option: Option, setup: Setup) -> Any:
+    """Draws the control of a field; returns its value."""
+    label, default = (
+        LABELS.get(name) or name.replace("_", " ").capitalize(),
+        None if field.default is MISSING else field.default,
+    )
+    look: dict[str, Any] = {"help": option.help}
+    if option.kind == "number":
+        step = 1 if option.of is int else 0.1
+        low, high = (option.of(end) for end in option.ends)
+        return number_field(where, label, (low, high), key, value=default, step=step, placeholder=DEFAULT, **look)
+    if option.kind == "choice":
+        return _one(where, label, list(option.names), key, default, look)
+    if option.kind == "switch":
+        return {ON: True, OFF: False}.get(one_listed(where, label, [DEFAULT, ON, OFF], key, **look))
+    if option.kind == "flag":
+        put_right(key, label, flag)
+        return where.toggle(label, key=key, bind="query-params", **look)
+    if option.what == "task":
+        every = local_tasks(setup.data_dir)
+        begin = first_task(every, setup.spec.is_demo) if field.default is MISSING else default or None
+        return _one(where, label, every, key, begin, look) or default
+    if option.what == "tasks":
+        every = local_tasks(setup.data_dir)
+        first = first_tasks(every, setup.spec.is_demo, int(option.example or 0))
+        box = partial(where.multiselect, label, every, filter_mode="contains", placeholder=DEFAULT, **look)
+        return ",".join(several(key, every, box, first)) or default
+    if option.what == "passage":
+        return _one(where, label, [each.title for each in passages(long=True)], key, option.example, look)
+    hold(key)
+    draw = partial(where.text_area, height=80) if option.what == "prompt" else where.text_input
+    begin = option.example or ("" if default is None else option.write(default))
+    text = str(draw(label, begin, key=key, bind="query-params", placeholder=DEFAULT, **look) or "")
+    return text if text.strip() else default
+
+
+def _one(
+    where: DeltaGenerator, label: str, names: Collection[str], key: str, begin: str | None, look: Mapping[str, Any]
+) -> str | None:
+    """Draws a list of names that begins with one of them, or with none."""
+    listed = [*names] if begin is not None else [NONE, *names]
+    index = listed.index(begin) if begin in listed else 0
+    found = one_listed(where, label, listed, key, index=index, **look)
+    return None if found == NONE and begin is None else found

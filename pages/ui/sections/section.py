@@ -1,0 +1,149 @@
+"""A section of a screen: a request, from "not measured" to its finding, figures and tables. `show` draws the sections
+of a screen, and what is made of them: its slide, its downloads, its commands."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import streamlit as st
+
+from engine.models.session import Target
+from engine.requests import Request, Result
+from engine.views.view import Part, View
+from pages.ui.controls.controls import folded
+from pages.ui.downloads.footer import closing
+from pages.ui.downloads.origin import Origin
+from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.empty import empty_state
+from pages.ui.figures.sheet import Sheet
+from pages.ui.page.presentation import presenting
+from pages.ui.page.runtime import show_error
+from pages.ui.page.tables import plain, to_csv
+from pages.ui.page.work import Work, live
+
+MEASURE_HELP = "Runs in the background. Finished parts are kept."
+
+
+@dataclass(frozen=True)
+class Section:
+    """A measurement on a screen.
+
+    `title`: its name, in progress lines too
+    `request`: what is measured: it gives the command, the program, the notebook and the view as well
+    `target`: the model
+    `shows`: what one will see, until it is measured
+    `starts`: when it is measured: at once, at once if it is short, or at a click
+    `is_folded`: it is in an expander, whose state is in the address
+    """
+
+    title: str
+    request: Request
+    target: Target
+    shows: str
+    starts: Literal["at once", "if short", "on request"] = "if short"
+    is_folded: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its name in keys of elements and in the address."""
+        return "section_" + "_".join(self.title.lower().split())
+
+    @property
+    def work(self) -> Work[Result]:
+        """The work that measures it."""
+        return Work(self.title, self.title, self.request.whole(self.target), is_uneven=True)
+
+
+def show(screen: str, sections: Sequence[Section], about: str) -> None:
+    """Draws the sections of a screen, and below them what is made of those that are open. `about`: the model and what
+    is measured, for its files."""
+    since_s, sheet = time.monotonic(), Sheet()
+    opened = []
+    for section in sections:
+        draw = partial(_draw, section, sheet, since_s)
+        if not section.is_folded or folded(section.title, section.key, draw, in_address=True):
+            opened.append(section)
+        if not section.is_folded:
+            draw()
+    measured = {section.title: section.work.of for section in opened}
+    closing(Origin(screen, [section.request for section in opened], measured, about), sheet)
+
+
+def _draw(section: Section, sheet: Sheet, since_s: float) -> bool:
+    """Draws a section in the state in which it is; returns True."""
+    work = section.work
+    stored = work.stored()
+    if stored:
+        _draw_result(section, stored[-1], sheet)
+    elif work.fault and not work.under_way:
+        show_error(work.fault)
+    else:
+        if work.is_read and section.starts == "at once":
+            work.start()
+        elif work.is_read and section.starts == "if short":
+            work.start_ahead(by_size=True)
+        with empty_state("", section.shows, work.is_read, key=f"empty {section.key}"), st.container():
+            live(work.watched(), partial(_draw_work, work), since_s)
+    return True
+
+
+def _draw_work(work: Work[Result]) -> None:
+    """Draws the progress, or the button that begins it."""
+    if not work.is_read:
+        work.reading_line()
+    elif not work.line():
+        work.offer("Measure", "play_arrow", MEASURE_HELP, least_s=0.0, by_size=True, type="primary")
+
+
+def _draw_result(section: Section, result: Result, sheet: Sheet) -> None:
+    """Draws a result, and adds it to the sheet: its finding, each line of parts, and its notes."""
+    view = result.view
+    if view.finding:
+        sheet.says.append(view.finding)
+        with st.container(key=f"finding_{section.key}"):
+            st.markdown(f"#### {view.finding}" if len(sheet.says) == 1 else view.finding)
+    for line in _lines(view):
+        for part, at in zip(line, st.columns([part.width for part in line], gap="large"), strict=True):
+            with at:
+                _draw_part(part, f"{section.key} {part.title}", view.finding, sheet)
+    for note in view.notes if not presenting() else ():
+        sheet.says.append(plain(note))
+        st.text(note)
+
+
+def _lines(view: View) -> list[list[Part]]:
+    """The parts with rows, as many in each line as have room; on a slide the first ones alone."""
+    lines: list[list[Part]] = []
+    parts = [part for part in view.parts if part.rows]
+    for part in parts[: view.on_slide] if presenting() else parts:
+        if not lines or sum(each.width for each in lines[-1]) + part.width > 1:
+            lines.append([])
+        lines[-1].append(part)
+    return lines
+
+
+def _draw_part(part: Part, key: str, finding: str, sheet: Sheet) -> None:
+    """Draws a part's chart with its table folded under it, or its table alone, and adds both to the sheet."""
+    sheet.tables[part.title] = lambda: to_csv(part.frame())
+    picture = part.picture()
+    st.markdown(f"**{plain(part.title)}**")
+    if picture is None:
+        _draw_table(part)
+        return
+    sheet.draw(part.title, picture, f"chart {key}", f"{part.title}. {part.caption or finding}")
+    if part.caption:
+        st.caption(part.caption)
+    if not presenting():
+        folded("Table", f"table {key}", partial(_draw_table, part))
+
+
+def _draw_table(part: Part) -> None:
+    frame, columns = part.frame(), part.shown
+    if part.ranked_by:
+        frame = frame.sort_values(part.ranked_by, ascending=False, kind="stable")
+    titles: dict[str, Any] = {
+        name: st.column_config.Column(column.title, help=column.help or None) for name, column in columns.items()
+    }
+    draw_table(frame, titles, part.title, formats={name: column.text for name, column in columns.items()})

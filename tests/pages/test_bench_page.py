@@ -1,0 +1,51 @@
+"""The bench has every measurement of the command line, and shows what the command prints."""
+
+import re
+import shlex
+
+import pytest
+
+from engine.__main__ import main
+from engine.requests import REQUESTS
+from engine.requests.base import gives
+from pages.ui.sections import section
+from tests.pages.conftest import press, ran
+
+MEASURED = [each for each in REQUESTS if each.group]
+WRITE_OR_TRAIN = {"export", "train"}
+
+
+def label_of(command):
+    [of] = [each for each in MEASURED if each.command == command]
+    return f"{of.group} · {of.command}: {gives(of)}"
+
+
+def test_each_request_that_measures_is_on_it():
+    is_elsewhere = {each.command for each in REQUESTS if each.is_measured} - {each.command for each in MEASURED}
+    assert is_elsewhere == WRITE_OR_TRAIN
+
+
+@pytest.mark.slow("draws 23 forms")
+def test_each_form_makes_a_request(open_app, monkeypatch):
+    """What it begins with is enough."""
+    shown = []
+    monkeypatch.setattr(section, "show", lambda screen, sections, about: shown.extend(sections))
+    at = open_app("bench", model="demo", precision="int8")
+    for of in MEASURED:
+        at.selectbox(key="bench_measurement").set_value(label_of(of.command))
+        ran(at)
+        assert not at.error and type(shown[-1].request) is of and f"headroom {of.command}" in at.code[0].value
+
+
+def test_it_shows_what_the_command_prints(open_app, capsys):
+    at = press(open_app("bench", bench_measurement=label_of("perplexity"), bench_perplexity_mask="L0H1"), "Measure")
+    capsys.readouterr()
+    assert main(shlex.split(at.code[0].value)[1:]) == 0
+    *lines, taken = capsys.readouterr().out.splitlines()
+    assert taken == "from the store" and [each.value for each in at.text] == ["\n".join(lines)]
+
+
+def test_a_field_that_cannot_be_meant_says_so(open_app):
+    at = open_app("bench", bench_measurement=label_of("evaluate"), bench_evaluate_mask="L99H0")
+    [error] = [each.value for each in at.error]
+    assert re.search(r"L99H0|layer 99", error)
