@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -68,7 +69,6 @@ def opened(address: str) -> Iterator[Any]:
     own = {**OWN, "RAY_AUTH_TOKEN": TOKEN} if address == LOCAL else {}
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
-    handler = signal.getsignal(signal.SIGTERM)
     # the whole path of Ray's sockets has 107 characters at most
     folder = tempfile.mkdtemp(prefix="headroom-ray-", dir="/tmp" if os.access("/tmp", os.W_OK) else None)
     try:
@@ -80,12 +80,10 @@ def opened(address: str) -> Iterator[Any]:
         with redirect_stdout(io.StringIO()):  # Ray prints there what it thinks of a lost actor
             try:
                 _connect(ray, address, folder)
-                signal.signal(signal.SIGTERM, handler)  # Ray has set its own
                 yield ray
             finally:
                 ray.shutdown()
     finally:
-        signal.signal(signal.SIGTERM, handler)
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
         shutil.rmtree(folder, ignore_errors=True)
@@ -108,6 +106,7 @@ def share_of(ray: Any, wanted: RayOptions, most: int) -> WorkerResources:
 def _connect(ray: Any, address: str, folder: str) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     what, then = f"cannot join the Ray cluster at {address}", "`ray start --head` starts one, and says where"
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         if address == LOCAL:
             what, then = "Ray cannot be started on this computer", "without --ray the command needs no Ray"
@@ -121,5 +120,8 @@ def _connect(ray: Any, address: str, folder: str) -> None:
         raise Cancelled("cancelled") from error
     except Exception as error:
         raise HeadroomError(f"{what} ({one_line(error)}); {then}") from error
+    finally:
+        if threading.current_thread() is threading.main_thread():  # where Ray has set its own
+            signal.signal(signal.SIGTERM, handler)
     if address == LOCAL and any(node["NodeManagerAddress"] != LOOPBACK for node in ray.nodes()):  # imported before
         raise HeadroomError("Ray accepts connections from other computers; end this process and start it again")

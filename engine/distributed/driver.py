@@ -111,7 +111,7 @@ class Workers:
         if not self._share.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ""  # Ray hides none from those that asked for none
         if not __name__.startswith("headroom."):  # an installation is found by itself
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(CODE), os.environ.get("PYTHONPATH"))))
+            environment["PYTHONPATH"] = f"{CODE}{os.pathsep}${{PYTHONPATH}}"  # Ray puts the machine's own there
         kind = self._ray.remote(Worker).options(
             num_cpus=self._share.cpus, num_gpus=self._share.gpus, scheduling_strategy="SPREAD",
             runtime_env={"env_vars": environment}, max_restarts=RESTARTS,

@@ -101,6 +101,11 @@ class Request:
         4
         """
         if ray is not None:
+            if not isinstance(self, OnRay):
+                from engine.requests import REQUESTS
+
+                those = ", ".join(sorted(each.__name__ for each in REQUESTS if issubclass(each, OnRay)))
+                raise UsageError(f"ray={ray!r}: {type(self).__name__} is not measured by workers; choose from {those}")
             return replace(self, ray=ray).run(session, report)
         if session is None:
             with opened(self) as own, ProgressBar() as bar:

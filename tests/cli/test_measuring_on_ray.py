@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,11 +25,11 @@ import pytest
 from cache import Store
 from cache.store import is_store
 from engine.distributed import driver
-from engine.distributed.clusters import LOOPBACK, OWN, PACKAGE, RayOptions, WorkerResources, share_of
+from engine.distributed.clusters import LOCAL, LOOPBACK, OWN, PACKAGE, RayOptions, WorkerResources, opened, share_of
 from engine.distributed.worker import MemoryStore
-from engine.errors import HeadroomError
+from engine.errors import HeadroomError, UsageError
 from engine.models.session import Session
-from engine.requests import CompareCriteria, CompareMechanisms, Correlate, ScoreImportance, Sweep
+from engine.requests import CompareCriteria, CompareMechanisms, Correlate, Evaluate, ScoreImportance, Sweep
 from engine.requests.output import to_json
 from tests.cli.conftest import refused
 from tests.conftest import HANG_S, REPOSITORY
@@ -278,6 +279,27 @@ def test_options_that_cannot_be_meant_are_refused(cli, place, tiny_opt, tmp_path
     assert (REPOSITORY / "requirements-ray.txt").read_text() == f"{PACKAGE}\n"
 
 
+def test_a_request_without_workers_names_those_that_have_them():
+    line = refused_by(UsageError, "Evaluate is not measured by workers", lambda: Evaluate(task="a").run(ray="local"))
+    assert line.endswith("choose from CompareCriteria, CompareMechanisms, Correlate, ScoreImportance, Sweep")
+
+
+def test_ray_sets_no_signals_and_is_started_in_any_thread(monkeypatch):
+    def init(*given, **options):
+        with suppress(ValueError):  # in another thread Ray sets none
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    def handler():
+        with opened(LOCAL):
+            return signal.getsignal(signal.SIGTERM)
+
+    ray = SimpleNamespace(init=init, shutdown=lambda: None, nodes=lambda: [{"NodeManagerAddress": LOOPBACK}])
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    before = signal.getsignal(signal.SIGTERM)
+    with ThreadPoolExecutor() as threads:
+        assert handler() == threads.submit(handler).result() == signal.getsignal(signal.SIGTERM) == before
+
+
 def test_a_gpu_each_where_there_are_any_and_as_many_as_there_is_room_for():
     def cluster(*machines):
         named = [{"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus} for cpus, gpus in machines]
@@ -375,7 +397,7 @@ def test_two_nodes_without_a_common_folder_of_which_one_worker_is_killed(place, 
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "HEADROOM_"))}
     environment |= {name: value for name, value in OWN.items() if name != "RAY_AUTH_MODE"}
     sockets = tempfile.mkdtemp(dir="/tmp")  # whose whole paths have 107 characters at most
-    environment["RAY_TMPDIR"] = sockets
+    environment |= {"RAY_TMPDIR": sockets, "PYTHONPATH": "of the nodes"}
     Path(sockets, "ray").mkdir()  # where Ray notes the address, which it does not make
     started = [sys.executable, "-c", NODES, sockets, str(tmp_path / "a"), str(tmp_path / "b")]
     nodes = subprocess.Popen(
@@ -388,6 +410,7 @@ def test_two_nodes_without_a_common_folder_of_which_one_worker_is_killed(place, 
             until(lambda: counts(tmp_path / "driver" / "store"), process)
             both = workers_of(nodes)
             assert len(both) == 2 and len({each.ppid() for each in both}) == 2, "one on each node"
+            assert {each.environ()["PYTHONPATH"] for each in both} == {f"{REPOSITORY}:of the nodes"}
             both[0].suspend()  # while it measures a part, if any is left
             seen = counts(tmp_path / "driver" / "store")
             until(lambda: counts(tmp_path / "driver" / "store") > seen + 2, process)
