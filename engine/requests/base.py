@@ -102,9 +102,7 @@ class Request:
         """
         if ray is not None:
             if not isinstance(self, OnRay):
-                from engine.requests import REQUESTS
-
-                those = ", ".join(sorted(each.__name__ for each in REQUESTS if issubclass(each, OnRay)))
+                those = ", ".join(sorted(each.__name__ for each in OnRay.__subclasses__()))
                 raise UsageError(f"ray={ray!r}: {type(self).__name__} is not measured by workers; choose from {those}")
             return replace(self, ray=ray).run(session, report)
         if session is None:
