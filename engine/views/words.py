@@ -1,8 +1,10 @@
 """Numbers in words: a change with its interval, and what it says."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from engine.statistics import Paired
 
 FEW = 10  # questions: too few for any verdict
 
@@ -33,6 +35,11 @@ def listed(names: Sequence[str], most: int = 4) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def not_measured(reasons: Mapping[str, str]) -> list[str]:
+    """The note for each part that could not be measured, with its reason."""
+    return [f"not measured: {name}: {reason}" for name, reason in reasons.items()]
+
+
 @dataclass(frozen=True)
 class Effect:
     """A loss with its 95% interval; a gain is a negative loss.
@@ -49,6 +56,12 @@ class Effect:
     unit: str = "points"
     digits: int = 0
     p: float = math.nan
+
+    @classmethod
+    def of_paired(cls, change: Paired) -> "Effect":
+        """The loss of accuracy on the same questions, in points."""
+        low, high = change.interval
+        return cls(-100 * change.difference, -100 * high, -100 * low, change.n, digits=1, p=change.p_mcnemar)
 
     @property
     def is_clear(self) -> bool:

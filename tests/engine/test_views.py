@@ -13,6 +13,7 @@ from engine.importance.importance import Scores
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.requests import ScoreImportance
+from engine.statistics import Paired
 from engine.views import kit
 from engine.views.importance import component_rows, importance_view
 from engine.views.pictures import file_spec
@@ -122,6 +123,7 @@ def test_values_of_a_column(value, form, text):
         (Effect(9, 2, 16, n=100, p=0.2), "within noise: lost 9 points (95% 2 to 16)"),
         (Effect(50, 20, 80, n=4), "too few questions: lost 50 points (95% 20 to 80)"),
         (Effect(math.nan, math.nan, math.nan), "undefined"),
+        (Effect.of_paired(Paired(100, 2, 14, 0.004)), "lost 12.0 points (95% 3.9 to 19.6)"),
     ],
 )
 def test_an_effect_in_words(effect, words):
