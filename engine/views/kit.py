@@ -154,7 +154,9 @@ def _axis_format(column: Column) -> dict[str, str]:
 
 
 def _ordinal(part: Part, field: str) -> dict[str, Any]:
-    return {"field": field, "type": "ordinal", "sort": None, "title": part.column(field).title}
+    """The channel of numbers in their order, or of names as they come."""
+    order = {"sort": None} if any(isinstance(row[field], str) for row in part.rows) else {}
+    return {"field": field, "type": "ordinal", "title": part.column(field).title} | order
 
 
 def _tips(part: Part) -> list[dict[str, Any]]:

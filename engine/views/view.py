@@ -115,8 +115,11 @@ def text_view(lines: str) -> View:
 
 
 def as_text(view: View) -> str:
-    """The view as the lines of a terminal: the finding, a table for each part, and the notes."""
-    tables = [each for part in view.parts if part.rows for each in ("", f"{part.title}:", *_table(part))]
+    """The view as the lines of a terminal: the finding, the notes, and between them a table for the first part and for
+    each without a chart; further charts have no table there."""
+    with_rows = [part for part in view.parts if part.rows]
+    shown = [part for part in with_rows if part is with_rows[0] or part.draw is None]
+    tables = [each for part in shown for each in ("", f"{part.title}:", *_table(part))]
     finding = [plain_text(view.finding)] if view.finding else []
     return "\n".join([*finding, *tables, *([""] if tables and view.notes else []), *view.notes])
 

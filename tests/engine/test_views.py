@@ -93,6 +93,8 @@ def test_a_view_as_text_has_its_finding_its_tables_and_its_notes():
         "x was not measured",
     ]
     assert as_text(View("alone")) == "alone"
+    further = [Part("Sets", SETS, OF_SETS), Part("Drawn", SETS, OF_SETS, MAP), Part("Not drawn", SETS, OF_SETS)]
+    assert [line for line in as_text(View("", further)).splitlines() if line.endswith(":")] == ["Sets:", "Not drawn:"]
 
 
 def test_lines_that_are_not_markdown_stay_as_they_are():
