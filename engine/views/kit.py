@@ -59,17 +59,17 @@ def curves(
     if by:
         encoding["color"] = _series(part, by, roles or {})
     point = len(part.rows) < MOST_POINTS
-    line = {"mark": {"type": "line", "point": point}, "encoding": {"tooltip": _tips(part)}}
+    line = {"mark": {"type": "line", "point": point}, "encoding": encoding | {"tooltip": _tips(part)}}
     layers: list[dict[str, Any]] = []
     if low:
         band = {"y": _number(part, low, scale) | {"title": part.column(y).title}, "y2": {"field": high}}
-        layers.append({"mark": {"type": "area", "opacity": 0.15}, "encoding": band})
+        layers.append({"mark": {"type": "area", "opacity": 0.15}, "encoding": encoding | band})
     layers.append(line)
     datasets: dict[str, list[dict[str, Any]]] = {}
     if rules:
         datasets["rules"] = [{"name": name, "at": at} for name, at in rules.items()]
         layers += _rules()
-    return _picture(part, layers, encoding, {"height": CURVES_PX}, datasets)
+    return _picture(part, layers, {}, {"height": CURVES_PX}, datasets)
 
 
 def head_map(part: Part, value: str, signed: bool = False, crosses: str = "", outlined: str = "") -> Picture:
@@ -208,13 +208,13 @@ def _if_set(field: str, value: Any, otherwise: Any) -> dict[str, Any]:
 def _rules() -> list[dict[str, Any]]:
     """Named horizontal lines."""
     y = {"field": "at", "type": "quantitative"}
-    at = {"data": {"name": "rules"}, "encoding": {"y": y, "x": {"value": 0}, "color": {"value": GREY}}}
-    line = {"data": {"name": "rules"}, "mark": {"type": "rule", "strokeDash": [5, 4], "color": GREY}}
+    common = {"y": y, "color": {"value": GREY}, "tooltip": {"value": None}}
+    line = {"type": "rule", "strokeDash": [5, 4], "color": GREY}
     words = {"type": "text", "align": "left", "dx": 4, "dy": -6}
-    text = {"text": {"field": "name"}, "tooltip": {"value": None}}
+    text = {"text": {"field": "name"}, "x": {"value": 0}}
     return [
-        line | {"encoding": {"y": y, "x": None, "x2": None, "color": {"value": GREY}, "tooltip": {"value": None}}},
-        at | {"mark": words, "encoding": {**at["encoding"], **text}},
+        {"data": {"name": "rules"}, "mark": line, "encoding": common},
+        {"data": {"name": "rules"}, "mark": words, "encoding": common | text},
     ]
 
 

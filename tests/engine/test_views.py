@@ -4,6 +4,7 @@ import json
 import math
 from functools import partial
 
+import altair as alt
 import numpy as np
 import pytest
 import vl_convert
@@ -68,7 +69,7 @@ def part(name):
 def test_each_form_draws_its_rows_and_titles_its_axes(name):
     drawn = part(name).picture()
     json.dumps(drawn.spec, allow_nan=False)  # a browser cannot read NaN
-    svg = vl_convert.vegalite_to_svg(file_spec(drawn, "A title"))
+    svg = vl_convert.vegalite_to_svg(alt.Chart.from_dict(file_spec(drawn, "A title")).to_dict())  # as a notebook does
     for kind, n in FORMS[name][-1].items():
         assert svg.count(f'aria-roledescription="{kind}"') == n
     said = [column.title for column in FORMS[name][1].values() if column.title != "Head"]
