@@ -19,8 +19,8 @@ RECORD = str(demo.runs_folder() / "smeared.safetensors")
 DRAWN = {
     "Evaluate": (TASK | {"against": "bf16"}, ["Questions right (95% interval)", "Model"], "acc"),
     "ScoreImportance": (TASK, ["Head", "Layer", "heads, no unit"], "score"),
-    "ScoreInduction": ({}, ["Head", "Layer", "Copying, no unit"], "prefix_matching"),
-    "ScoreLayers": (TASK, ["Accuracy lost without the layer", "Layer"], "accuracy_lost"),
+    "ScoreInduction": ({}, ["Head", "Layer", "Prefix matching, share"], "prefix_matching"),
+    "ScoreLayers": (TASK, ["Accuracy lost without it", "Layer"], "accuracy_lost"),
     "CompareCriteria": (
         TASK | {"criteria": "weight", "levels": "0,50", "random_orders": 1, "order_questions": 4},
         ["Heads pruned", "Questions right", "Order"],

@@ -2,12 +2,10 @@
 compared: `CompareCriteria`, one task pruned in several orders and at random.
 """
 
-import math
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from engine import charts
 from engine.accuracy.restarts import lost, oracle
 from engine.errors import HeadroomError, UsageError
 from engine.heads.entity_induction import N_PROMPTS
@@ -31,22 +29,16 @@ from engine.requests.base import (
 )
 from engine.requests.fields import choice, names_of, number, output, string
 from engine.requests.output import ARRAYS, TABLES, file_of, scores_file, scores_table, table_file
-from engine.studies.compare import ALONG, COMPARED, SEEDS, TENTHS, Area, ComparedCriteria, Comparing, areas, comparison
+from engine.studies.compare import ALONG, COMPARED, SEEDS, TENTHS, ComparedCriteria, Comparing, areas, comparison
 from engine.studies.surveys import StudySettings
-from engine.views.importance import importance_view
-from engine.views.view import text_view
+from engine.views.criteria import criteria_view
+from engine.views.importance import importance_view, layers_view
+from engine.views.induction import induction_view
+from engine.views.words import counted
 
 OUT = "output file: .npz, .csv or .parquet"
 N_BEST = 5
 MOST_SEEDS = 100
-TITLES = {
-    "prefix_matching": "Prefix matching, share of attention",
-    "copying": "Copying, no unit",
-    "previous_token": "Previous token, share of attention",
-    "duplicate_token": "Duplicate token, share of attention",
-    "ov_eigen": "OV copying eigenvalues, -1 to 1",
-    "qk_trace": "QK trace, no unit",
-}
 LEVELS = ",".join(f"{level / 10:g}" for level in TENTHS)
 
 
@@ -106,15 +98,11 @@ class ScoreInduction(OfModel):
         found = run.value(self.measurement(run.session))
         errors = {f"{name}_standard_error": found.standard_error[name] for name in SCORES if found.n[name] > 1}
         best = {name: list(best_heads(found.mean[name], N_BEST)) for name in SCORES}
-        lines = [f"{name:<16} " + (", ".join(f"{head} {score:.3g}" for head, score in heads) or "undefined")
-                 for name, heads in best.items()]  # fmt: skip
         fields = {"variant": self.variant, "seed": self.seed, "n": found.n, "best": best, "note": found.note,
                   "out": self.out, "shape": list(found.mean["copying"].shape)}  # fmt: skip
-        lines.append(f"{found.note or f'{self.variant}, seed {self.seed}'}")
         both = found.mean | errors
         files = file_of(self.out, lambda suffix: scores_file(suffix, both, both))
-        plot = partial(charts.score_maps, {f"{name}|{TITLES[name]}": found.mean[name] for name in SCORES})
-        return Result(found, fields, text_view("\n".join(lines)), files, table=partial(scores_table, both), plot=plot)
+        return Result(found, fields, induction_view(found), files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +121,6 @@ class ScoreLayers(OfTask):
     )
 
     def measure(self, run: RequestRun) -> Result:
-        """A line a layer, each order, and Spearman's rank correlation of block influence and the oracle."""
         target, questions = self.target(run.session), self.questions(run.session, self.split)
         shape, n = target.shape, min(self.greedy, target.shape.n_layers)
         influence = run.value(block_influence(target, questions))
@@ -150,33 +137,20 @@ class ScoreLayers(OfTask):
             for at, name in enumerate(named, start=1)
         }
         went = {step.layer: (number, step) for number, step in enumerate(steps, start=1)}
-        rows, lines = [], [f"{'layer':>5} {'influence':>10} {'points lost':>12} {'nats lost':>10}  greedy"]
+        rows = []
         for layer in range(shape.n_layers):
             number, step = went.get(layer, (None, None))
             row = {"layer": layer, "influence": influence[layer], "accuracy_lost": accuracy_lost[layer]}
             row |= {"gold_nats_lost": nats_lost[layer], "greedy_step": number}
             rows.append(row | {"greedy_accuracy": None if step is None else step.accuracy})
-            search = "" if step is None else f"{number}, then {step.accuracy:.3f} right"
-            line = f"{layer:>5} {influence[layer]:>10.4f} {100 * accuracy_lost[layer]:>12.1f} {nats_lost[layer]:>10.4f}"
-            lines.append(f"{line}  {search}".rstrip())
-        lines += [f"{name} goes first: {' '.join(map(str, layers))}" for name, layers in orders.items()]
-        lines += [f"Spearman of influence and {name}: {_in_words(each)}" for name, each in spearman.items()]
         fields = {
             "task": self.task, "shots": self.shots, "n": questions.n, "acc": float(answers[0].correct.mean()),
             "layers": rows, "orders": {name: [int(layer) for layer in layers] for name, layers in orders.items()},
             "spearman": spearman, "passes": {by: n_passes(shape, by, n) for by in ("influence", "oracle", "greedy")},
             "model": target.identity.name, "precision": self.precision, "bos": target.bos,
         }  # fmt: skip
-        plot = partial(charts.bars, rows, "layer|Layer", "accuracy_lost|Accuracy lost without the layer|%")
-        return Result(influence, fields, text_view("\n".join(lines)), plot=plot)
-
-
-def _in_words(each: dict[str, float]) -> str:
-    if math.isnan(each["srcc"]):
-        return "undefined: one of them is the same for all layers"
-    if math.isnan(each["low"]):
-        return f"{each['srcc']:+.3f}"
-    return f"{each['srcc']:+.3f} (95% {each['low']:+.2f} to {each['high']:+.2f}, p {each['p']:.3f})"
+        on = f"on {self.task}, {counted(questions.n, 'question')}"
+        return Result(influence, fields, layers_view(rows, orders, spearman, on))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,19 +201,5 @@ class CompareCriteria(OnRay, NamesTask):
                                for axis, each in agreeing.items() if each is not None},
             "not_measured": dict(found.failed), "rows": found.cells(), "out": self.out,
         }  # fmt: skip
-        lines = [*map(_line, ranked), *(f"not measured: {name}: {reason}" for name, reason in found.failed.items())]
-        lines.append(f"{len(found.cells())} accuracies of {found.n} questions")
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(found.cells())))
-        named = [row | {"order": f"{row['criterion']} {row['seed'] or ''}".strip()} for row in found.cells()]
-        what = {"both": "Heads and FFNs", "ffns": "FFNs"}.get(self.axis, "Heads")
-        plot = partial(charts.curves, named, f"level|{what} pruned|%", charts.RIGHT, "order|Order")
-        return Result(found, fields, text_view("\n".join(lines)), files, plot=plot)
-
-
-def _line(area: Area) -> str:
-    """An area with its interval, what it is above random, and the verdict."""
-    words = f"{area.criterion:<20} {area.area:.3f} ({area.low:.3f} to {area.high:.3f})"
-    if not area.verdict:
-        return f"{words}, the mean of {area.n_random}"
-    gain = f"{area.gain:+.3f} ({area.gain_low:+.3f} to {area.gain_high:+.3f})"
-    return f"{words}, {gain} on random, beats {area.beats} of {area.n_random}: {area.verdict}"
+        return Result(found, fields, criteria_view(found, ranked), files)

@@ -6,6 +6,8 @@
 `pictures`: charts as data, and as files
 `colors`: the colors that are not the theme's
 `importance`: scores of heads, FFNs or layers
+`criteria`: pruning criteria compared with random orders
+`induction`: induction scores of heads
 
 None imports pandas or a plotting library before a chart or a table is asked for.
 """

@@ -1,6 +1,7 @@
 """Scores of heads, FFNs or layers for one task."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,6 +36,42 @@ def importance_view(scores: Scores, task: str) -> View:
     else:
         finding = f"**{listed(top)} score highest** by {scores.what} {on}."
     return View(finding, [part])
+
+
+def layers_view(
+    rows: Sequence[Mapping[str, Any]],
+    orders: Mapping[str, Sequence[int]],
+    spearman: Mapping[str, Mapping[str, float]],
+    on: str,
+) -> View:
+    """What each layer costs alone (a row of `rows` each), in which orders they are dropped, and how far block influence
+    agrees with what they cost. `on`: the task and its questions, in words."""
+    columns = {
+        "layer": Column("Layer"),
+        "influence": Column("Block influence", ".4f"),
+        "accuracy_lost": Column("Accuracy lost without it", "+.1%"),
+        "gold_nats_lost": Column("Log-likelihood lost, nats", "+.3f"),
+    }
+    if "greedy" in orders:
+        columns |= {"greedy_step": Column("Greedy step"), "greedy_accuracy": Column("Accuracy after it", ".1%")}
+    least, most = orders["oracle"][0], orders["oracle"][-1]
+    points = {at: f"{number(100 * rows[at]['accuracy_lost'], 1)} points" for at in (least, most)}
+    finding = f"**Layer {least} costs least: {points[least]} lost without it** {on}; layer {most} costs most, "
+    finding += f"{points[most]}."
+    notes = [f"Order by {name}, dropped first to last: {' '.join(map(str, order))}." for name, order in orders.items()]
+    notes += [f"Rank correlation of block influence and {name}: {_correlation(each)}."
+              for name, each in spearman.items()]  # fmt: skip
+    draw = partial(kit.bars, y="layer", x="accuracy_lost")
+    return View(finding, [Part("Accuracy lost without each layer", rows, columns, draw)], notes)
+
+
+def _correlation(found: Mapping[str, float]) -> str:
+    if math.isnan(found["srcc"]):
+        return "undefined, one of them is the same for all layers"
+    if math.isnan(found["low"]):
+        return number(found["srcc"], sign=True)
+    low, high = (number(found[end], sign=True) for end in ("low", "high"))
+    return f"{number(found['srcc'], sign=True)} (95% {low} to {high}, p {found['p']:.3f})"
 
 
 def component_rows(scores: Mapping[str, np.ndarray | None]) -> list[dict[str, Any]]:
