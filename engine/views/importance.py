@@ -10,7 +10,7 @@ import numpy as np
 from engine.importance.importance import ORACLES, Scores
 from engine.views import kit
 from engine.views.view import Column, Part, View
-from engine.views.words import counted, listed, number
+from engine.views.words import counted, listed, number, with_interval
 
 N_NAMED = 4
 
@@ -68,10 +68,8 @@ def layers_view(
 def _correlation(found: Mapping[str, float]) -> str:
     if math.isnan(found["srcc"]):
         return "undefined, one of them is the same for all layers"
-    if math.isnan(found["low"]):
-        return number(found["srcc"], sign=True)
-    low, high = (number(found[end], sign=True) for end in ("low", "high"))
-    return f"{number(found['srcc'], sign=True)} (95% {low} to {high}, p {found['p']:.3f})"
+    size = with_interval(found["srcc"], found["low"], found["high"])
+    return size if math.isnan(found["low"]) else f"{size}, p {found['p']:.3f}"
 
 
 def component_rows(scores: Mapping[str, np.ndarray | None]) -> list[dict[str, Any]]:

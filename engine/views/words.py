@@ -1,12 +1,14 @@
 """Numbers in words: a change with its interval, and what it says."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.statistics import Paired
 
 FEW = 10  # questions: too few for any verdict
+BLANKS = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
 
 
 def number(value: float, digits: int = 2, sign: bool = False) -> str:
@@ -20,6 +22,14 @@ def number(value: float, digits: int = 2, sign: bool = False) -> str:
 def percent(share: float, digits: int = 1) -> str:
     """Returns a share such as "41.2%"; a dash if undefined."""
     return f"{number(100 * share, digits)}%" if share == share else "–"
+
+
+def with_interval(value: float, low: float, high: float, unit: str = "", digits: int = 2) -> str:
+    """Returns a change with its 95% interval, such as "+0.42 nats (95% +0.10 to +0.74)"."""
+    size = f"{number(value, digits, sign=True)} {unit}".rstrip()
+    if math.isnan(low):
+        return size
+    return f"{size} (95% {number(low, digits, sign=True)} to {number(high, digits, sign=True)})"
 
 
 def counted(n: int, noun: str) -> str:
@@ -38,6 +48,20 @@ def listed(names: Sequence[str], most: int = 4) -> str:
 def not_measured(reasons: Mapping[str, str]) -> list[str]:
     """The note for each part that could not be measured, with its reason."""
     return [f"not measured: {name}: {reason}" for name, reason in reasons.items()]
+
+
+def plain(text: object) -> str:
+    """Returns the text such that Markdown shows it literally, in one line: text of a user, a file or a link is never
+    markup. All such text in messages, labels and help goes through this."""
+    line = " ".join(str(text).split())
+    # a colon only where it may begin a directive or an emoji, an underscore only where it may begin an emphasis
+    line = re.sub(r"([\\`*{}\[\]()#!|<>$~&^]|:(?=\w)|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", line)
+    return re.sub(r"^(\d*)([-+.=])", r"\1\\\2", line)
+
+
+def visible(piece: str) -> str:
+    """A token with its blanks to be seen."""
+    return piece.translate(BLANKS)
 
 
 @dataclass(frozen=True)

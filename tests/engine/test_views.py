@@ -19,7 +19,7 @@ from engine.views import kit
 from engine.views.importance import component_rows, importance_view
 from engine.views.pictures import file_spec
 from engine.views.view import Column, Part, View, as_text, plain_text, text_view
-from engine.views.words import Effect, counted, listed, number, percent
+from engine.views.words import Effect, counted, listed, number, percent, plain, visible, with_interval
 
 HEADS = [
     {"layer": layer, "head": head, "name": f"L{layer}H{head}", "lost": lost, "is_pruned": head == 1}
@@ -141,6 +141,10 @@ def test_words_of_numbers():
     assert listed(["a"]) == "a" and listed(["a", "b", "c"]) == "a, b and c"
     assert listed(list("abcdef"), 4) == "a, b, c and 3 more"
     assert plain_text("**L1H0** \\_a\\_") == "L1H0 _a_"
+    assert with_interval(0.4, -0.1, 0.9, "nats", 1) == "+0.4 nats (95% −0.1 to +0.9)"
+    assert with_interval(0.4, math.nan, math.nan) == "+0.40"
+    typed = "-a **b**_c_ [d](e) $x$ :f: a_b `g` <h>"
+    assert plain_text(plain(typed)) == typed and visible(" a\n") == "␣a↵"
 
 
 def test_scores_are_presented_with_the_highest_first():

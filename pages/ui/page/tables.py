@@ -12,9 +12,10 @@ from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from engine.views.words import number as number
 from engine.views.words import percent as percent
+from engine.views.words import plain as plain
+from engine.views.words import visible as visible
 
 RANK_TITLE = "Rank (1 = most important)"  # on every screen, in tables, tooltips and axes
-BLANKS = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
 MOST_WRITTEN = 2000  # rows: more would delay the page
 
 
@@ -79,20 +80,6 @@ def greyed(frame: pd.DataFrame, which: pd.Series, colour: str, **columns: Any) -
     """Returns `written` with the rows of `which` in a color: they do not count."""
     inks = [f"color: {colour}" if each else "" for each in which]
     return frame.style.format(columns).apply(lambda column: inks)
-
-
-def plain(text: object) -> str:
-    """Returns the text such that Markdown shows it literally, in one line: text of a user, a file or a link is never
-    markup. All such text in messages, labels and help goes through this."""
-    line = " ".join(str(text).split())
-    # a colon only where it may begin a directive or an emoji, an underscore only where it may begin an emphasis
-    line = re.sub(r"([\\`*{}\[\]()#!|<>$~&^]|:(?=\w)|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", line)
-    return re.sub(r"^(\d*)([-+.=])", r"\1\\\2", line)
-
-
-def visible(piece: str) -> str:
-    """A token with its blanks to be seen."""
-    return piece.translate(BLANKS)
 
 
 def probability(p: float) -> str:
