@@ -69,10 +69,10 @@ clean:
 # The stamps are written last, so that an interrupted installation is taken up again.
 # The app is compiled here, so that its first start does not wait for it.
 .venv/run.stamp: requirements.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python scripts/install.py requirements.txt
 	$(BIN)/python -m compileall -q -j 0 app.py headroom.py cache engine pages
 	@touch $@
 
 .venv/dev.stamp: requirements-dev.txt requirements-ray.txt .venv/run.stamp
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python scripts/install.py requirements-dev.txt
 	@touch $@
