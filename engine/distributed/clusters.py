@@ -48,20 +48,6 @@ class RayOptions:
                 raise UsageError(f"--{name} is {n:g}; beyond 1 Ray gives whole ones, so {whole}")
 
 
-@dataclass(frozen=True)
-class WorkerResources:
-    """How many workers there are to be, and the CPUs and GPUs that each has for itself."""
-
-    workers: int
-    cpus: float
-    gpus: float
-
-    def __str__(self) -> str:
-        """What one worker needs: such as "1 CPU and 1 GPU"."""
-        needs = {"CPU": self.cpus, "GPU": self.gpus}
-        return " and ".join(f"{n:g} {name}{'s' * (n > 1)}" for name, n in needs.items() if n)
-
-
 @contextmanager
 def opened(address: str) -> Iterator[Any]:
     """Context in which Ray is connected to the cluster at an address, or where that is LOCAL to one of this computer's
@@ -89,18 +75,20 @@ def opened(address: str) -> Iterator[Any]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def share_of(ray: Any, wanted: RayOptions, most: int) -> WorkerResources:
-    """What was asked for, and for what was not: a CPU each, a GPU each where there are any, and as many workers as
-    there is room for, `most` at most. HeadroomError where the machines of the cluster do not have that."""
+def share_of(ray: Any, wanted: RayOptions, most: int) -> tuple[int, dict[str, float]]:
+    """How many workers there are to be, and the CPUs and GPUs of each: as asked for, or else a CPU each, a GPU each if
+    there are any, and as many workers as there is room for, `most` at most. HeadroomError if the machines of the
+    cluster do not have that."""
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = float(any(has.get("GPU", 0) >= 1 for has in machines)) if wanted.gpus is None else wanted.gpus
-    share = WorkerResources(wanted.workers or 1, wanted.cpus or 1.0, gpus)
-    needs = {name: n for name, n in {"CPU": share.cpus, "GPU": share.gpus}.items() if n}
+    each, least = {"CPU": wanted.cpus or 1.0, "GPU": gpus}, wanted.workers or 1
+    needs = {name: n for name, n in each.items() if n}
     room = sum(min(int(has.get(name, 0) / n + 1e-9) for name, n in needs.items()) for has in machines)
-    if room < share.workers:
-        line = f"the cluster has room for {room:,} workers of {share} each, not for {share.workers:,}"
+    if room < least:
+        one = " and ".join(f"{n:g} {name}{'s' * (n > 1)}" for name, n in needs.items())
+        line = f"the cluster has room for {room:,} workers of {one} each, not for {least:,}"
         raise HeadroomError(f"{line}; ask for less with --workers, --cpus and --gpus")
-    return WorkerResources(wanted.workers or max(1, min(room, most)), share.cpus, share.gpus)
+    return wanted.workers or max(1, min(room, most)), each
 
 
 def _connect(ray: Any, address: str, folder: str) -> None:

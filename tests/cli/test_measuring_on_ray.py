@@ -25,7 +25,7 @@ import pytest
 from cache import Store
 from cache.store import is_store
 from engine.distributed import driver
-from engine.distributed.clusters import LOCAL, LOOPBACK, OWN, PACKAGE, RayOptions, WorkerResources, opened, share_of
+from engine.distributed.clusters import LOCAL, LOOPBACK, OWN, PACKAGE, RayOptions, opened, share_of
 from engine.distributed.worker import MemoryStore
 from engine.errors import HeadroomError, UsageError
 from engine.models.session import Session
@@ -82,7 +82,11 @@ class Ray:
         return [{"Alive": True, "Resources": {"CPU": self.n_cpus}}]
 
     def remote(self, kind):
-        return SimpleNamespace(options=lambda **more: SimpleNamespace(remote=lambda *given: self._actor(kind(*given))))
+        def options(**more):
+            self.environment = more["runtime_env"]["env_vars"]
+            return SimpleNamespace(remote=lambda *given: self._actor(kind(*given)))
+
+        return SimpleNamespace(options=options)
 
     def _actor(self, worker):
         where = SimpleNamespace(options=lambda **more: SimpleNamespace(remote=lambda: Ref(worker.where)))
@@ -188,15 +192,16 @@ def test_a_lost_worker_is_replaced_and_its_part_is_measured_by_another(place, ti
 
 def test_a_part_that_ends_three_workers_is_told_and_the_others_go_on(place, tiny_opt, tmp_path, on_ray, capsys):
     request, ray = small_sweep(place, tiny_opt, tmp_path), Ray(n_cpus=1, events=[])
-    submit, ends = driver.Remaining.arguments, "a.jsonl"
+    real, ends = driver.Remaining.give, "a.jsonl"
 
-    def arguments(rest, task):
+    def give(rest):
+        task, about = real(rest)
         questions = next((each for each in task.call.arguments if hasattr(each, "task")), None)
         ray.events = [Lost("killed")] if questions is not None and questions.task.name.endswith(ends) else []
-        return submit(rest, task)
+        return task, about
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver.Remaining, "arguments", arguments)
+        patch.setattr(driver.Remaining, "give", give)
         found = on_ray(request, tmp_path / "many", ray)
     (reason,) = set(found.fields["not_measured"].values())
     assert reason == "3 workers were lost with it: killed, crashed, or out of memory"
@@ -222,13 +227,13 @@ def test_what_a_worker_cannot_measure_is_told_once_and_the_others_go_on(place, t
 
 
 def test_a_machine_that_would_give_other_numbers_says_so(place, tiny_opt, tmp_path, on_ray, monkeypatch):
-    real = driver.Remaining.arguments
+    real = driver.Remaining.give
 
-    def arguments(rest, task):
-        call, key, records = real(rest, task)
-        return call, key | {"device": "cuda"}, records
+    def give(rest):
+        task, (call, key, records) = real(rest)
+        return task, (call, key | {"device": "cuda"}, records)
 
-    monkeypatch.setattr(driver.Remaining, "arguments", arguments)
+    monkeypatch.setattr(driver.Remaining, "give", give)
     request = small_sweep(place, tiny_opt, tmp_path)
     line = refused_by(HeadroomError, "other keys", lambda: on_ray(request, tmp_path / "many", Ray()))
     assert f"on {os.uname().nodename} has ended: " in line and "device cpu, not cuda" in line
@@ -241,22 +246,31 @@ def test_a_machine_without_the_model_is_named_with_its_path(place, tiny_opt, tmp
     Path(gone).symlink_to(tiny_opt)
     request = Sweep(**several(place, gone), shots="0", head_levels="0,50", out=str(tmp_path / "out.csv"))
 
-    def arguments(rest, task, real=driver.Remaining.arguments):
-        found = real(rest, task)
+    def give(rest, real=driver.Remaining.give):
+        found = real(rest)
         Path(gone).unlink(missing_ok=True)
         return found
 
-    monkeypatch.setattr(driver.Remaining, "arguments", arguments)
-    monkeypatch.setattr("engine.distributed.driver.share_of", lambda *_: WorkerResources(1, 1.0, 0.0))
+    monkeypatch.setattr(driver.Remaining, "give", give)
+    monkeypatch.setattr("engine.distributed.driver.share_of", lambda *_: (1, {"CPU": 1.0, "GPU": 0.0}))
     line = refused_by(HeadroomError, gone, lambda: on_ray(request, tmp_path / "many", Ray()))
     assert f"on {os.uname().nodename} has ended: " in line
+
+
+def test_workers_get_the_variables_that_change_numbers(place, tiny_opt, tmp_path, on_ray, monkeypatch):
+    given = {"MKL_CBWR": "AVX2,STRICT", "ATEN_CPU_CAPABILITY": "avx2", "OMP_NUM_THREADS": "1"}
+    for name, value in (given | {"HEADROOM_CACHE": "/of the driver", "HOME": str(tmp_path)}).items():
+        monkeypatch.setenv(name, value)
+    on_ray(small_sweep(place, tiny_opt, tmp_path), tmp_path / "many", ray := Ray())
+    assert ray.environment.items() >= given.items() and not {"HEADROOM_CACHE", "HOME"} & ray.environment.keys()
+    assert ray.environment["PYTHONPATH"] == f"{REPOSITORY}:${{PYTHONPATH}}"
 
 
 def test_records_in_memory_are_those_of_a_store(tmp_path):
     with closing(Store(tmp_path)) as store:
         store.put("a", b"1")
         memory = MemoryStore(tmp_path, store)
-        assert memory.get("a") == b"1" and memory.get("b") is None and memory.records == {"a": b"1"}
+        assert memory.get("a") == b"1" and memory.get("b") is None and memory.read == {"a": b"1"}
         assert memory.put("b", b"2") and memory.get("b") == b"2" and memory.made == {"b": b"2"}
         assert store.get("b") is None
 
@@ -310,12 +324,12 @@ def test_a_gpu_each_where_there_are_any_and_as_many_as_there_is_room_for():
     def share(workers=None, cpus=None, gpus=None, most=1000, of=boxes):
         return share_of(of, RayOptions("auto", workers, cpus, gpus), most)
 
-    assert share() == WorkerResources(8, 1.0, 1.0)
-    assert share(3, 4.0) == WorkerResources(3, 4.0, 1.0)
-    assert share(None, 2.0, 0.5) == WorkerResources(8, 2.0, 0.5)
-    assert share(gpus=0.0) == WorkerResources(80, 1.0, 0.0)
-    assert share(gpus=0.0, most=5) == WorkerResources(5, 1.0, 0.0), "as the memory has room for"
-    assert share(20, 0.1, most=1, of=cluster((2.0, 0.0))) == WorkerResources(20, 0.1, 0.0), "asked for is asked for"
+    assert share() == (8, {"CPU": 1.0, "GPU": 1.0})
+    assert share(3, 4.0) == (3, {"CPU": 4.0, "GPU": 1.0})
+    assert share(None, 2.0, 0.5) == (8, {"CPU": 2.0, "GPU": 0.5})
+    assert share(gpus=0.0) == (80, {"CPU": 1.0, "GPU": 0.0})
+    assert share(gpus=0.0, most=5) == (5, {"CPU": 1.0, "GPU": 0.0}), "as the memory has room for"
+    assert share(20, 0.1, most=1, of=cluster((2.0, 0.0))) == (20, {"CPU": 0.1, "GPU": 0.0}), "asked for is asked for"
     with pytest.raises(HeadroomError, match="room for 4 workers of 4 CPUs and 1 GPU each, not for 5"):
         share(5, 4.0, 1.0)
     with pytest.raises(HeadroomError, match="room for 0 workers of 1 CPU and 8 GPUs each, not for 1; ask for less"):
