@@ -46,10 +46,11 @@ from engine.studies.surveys import (
     together,
     written_row,
 )
-from engine.views.view import text_view
+from engine.views.sweep import statements_view, sweep_view
+from engine.views.view import View, text_view
+from engine.views.words import not_measured
 
 if TYPE_CHECKING:
-    from engine.studies.statements import BreakPoint
     from engine.studies.sweeps import Point, Swept
 
 T = TypeVar("T")
@@ -138,7 +139,8 @@ class Correlate(OnRay, OfManyTasks):
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(table)))
         pairs = [{side: f"{row[side]}, {row['at']}" for side in ("a", "b")} | {"srcc": row["srcc"]} for row in table]
         plot = partial(charts.grid, pairs, "a|Ranking", "b|Ranking", "srcc|Spearman correlation, -1 to 1")
-        return _result(found, found.failed, lines, fields, files=files, plot=plot)
+        lines += not_measured({in_words(task): reason for task, reason in found.failed.items()})
+        return _result(found, found.failed, text_view("\n".join(lines)), fields, files=files, plot=plot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,20 +213,13 @@ class Sweep(OnRay, OfManyTasks):
             return self._paper(run)
         swept, (heads, ffns) = self._measured(run, self.measurement(run.session)), self.levels
         swept_over = [("heads", "ffns", heads), ("ffns", "heads", ffns)]
-        found = {axis: break_points([row for row in swept.rows if not row.point.permille(other)], axis)
+        breaks = {axis: break_points([row for row in swept.rows if not row.point.permille(other)], axis)
                  for axis, other, levels in swept_over if len(levels) > 1}  # fmt: skip
-        lines = [_how_much(each, axis) for axis, points in found.items() for each in points]
-        lines.append(f"{len(swept.rows)} accuracies")
         rows = [row.cells() for row in swept.rows]
-        breaks = {axis: [each.cells() for each in points] for axis, points in found.items()}
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
-        fields = {"rows": rows, "break_points": breaks, "out": self.out}
-        axis, other, _ = swept_over[len(heads) == 1]
-        named = [row | {"curve": in_words(each.point.task) + (f", {100 * row[other]:g}% of {other}" * bool(row[other]))}
-                 for each, row in zip(swept.rows, rows, strict=True)]  # fmt: skip
-        level = {"heads": "heads|Heads pruned|%", "ffns": "ffns|FFNs pruned|%"}[axis]
-        plot = partial(charts.curves, named, level, charts.RIGHT, "curve|Task")
-        return _result(swept, swept.failed, lines, fields, files=files, plot=plot)
+        cells = {axis: [each.cells() for each in points] for axis, points in breaks.items()}
+        fields = {"rows": rows, "break_points": cells, "out": self.out}
+        return _result(swept, swept.failed, sweep_view(swept, breaks), fields, files=files)
 
     def _measured(self, run: RequestRun, measurement: Measurement[T]) -> T:
         """The value; before long work, a line says how long it takes here."""
@@ -244,15 +239,14 @@ class Sweep(OnRay, OfManyTasks):
         study = paper_study(self.target(run.session), self.settings(self.limit), self.grid())
         study = with_short_names(self._measured(run, study))
         found = statements(study)
-        lines = [f"{each.verdict:<17} {each.text}: {each.ours}" for each in found]
         fields = {"statements": [asdict(each) for each in found], "out": None if folder is None else str(folder)}
+        view = statements_view(found, study.failed, str(folder or ""))
         if folder is None:
-            return _result(study, study.failed, lines, fields)
-        lines.append(f"tables, figures and report.html in {folder}")
+            return _result(study, study.failed, view, fields)
         frames = tables(study) | {"statements": pd.DataFrame(map(asdict, found))}
         files = {str(folder / f"{name}{ending}"): partial(table_file, ending, frame)
                  for name, frame in frames.items() for ending in TABLES}  # fmt: skip
-        return _result(study, study.failed, lines, fields, files=files, report_folder=self.out or "")
+        return _result(study, study.failed, view, fields, files=files, report_folder=self.out or "")
 
 
 def writable_folder(path: str) -> Path:
@@ -267,16 +261,13 @@ def writable_folder(path: str) -> Path:
     return folder
 
 
-def _result(
-    value: Any, failed: Mapping[TaskSpec, str], lines: list[str], fields: dict[str, Any], **more: Any
-) -> Result:
+def _result(value: Any, failed: Mapping[TaskSpec, str], view: View, fields: dict[str, Any], **more: Any) -> Result:
     """The result with the tasks that could not be measured, and why."""
     reasons = {in_words(task): reason for task, reason in failed.items()}
-    lines = [*lines, *(f"not measured: {task}: {reason}" for task, reason in reasons.items())]
     failure = ""
     if reasons and not any(fields.get(name) for name in ("rows", "statements")):
         failure = "nothing could be measured; the lines above say why"
-    return Result(value, fields | {"not_measured": reasons}, text_view("\n".join(lines)), failure=failure, **more)
+    return Result(value, fields | {"not_measured": reasons}, view, failure=failure, **more)
 
 
 def _best(scores: Any) -> list[tuple[str, float]]:
@@ -284,18 +275,6 @@ def _best(scores: Any) -> list[tuple[str, float]]:
     if scores.ndim == 2:
         return list(best_heads(scores, N_BEST))
     return [(f"F{layer}", float(scores[layer])) for layer in (-scores).argsort(kind="stable")[:N_BEST]]
-
-
-def _how_much(each: "BreakPoint", axis: str) -> str:
-    """How much of one axis a task can lose, as a line."""
-    words = f"{in_words(each.task)}: full {each.full_acc:.3f}"
-    if each.reading:
-        return f"{words}, {each.reading}"
-    first, points = each.first_detectable_loss, each.cliff_points
-    loss = "" if math.isnan(first) else f", first detectable loss at {first:.0%}"
-    cliff = f", cliff from {each.cliff_from:.0%} to {each.cliff_to:.0%} ({points:+.0f} points)"
-    cliff = "" if math.isnan(points) else cliff
-    return f"{words}, {axis} can go up to {each.no_loss_up_to:.0%}{loss}{cliff}"
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -8,6 +8,7 @@
 `importance`: scores of heads, FFNs or layers
 `criteria`: pruning criteria compared with random orders
 `induction`: induction scores of heads
+`sweep`: accuracy over tasks and levels, and a study's statements
 
 None imports pandas or a plotting library before a chart or a table is asked for.
 """

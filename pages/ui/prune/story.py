@@ -10,8 +10,8 @@ from engine.questions.tasks import task_info
 from engine.shapes import ModelShape
 from engine.studies.removal import N_DRAWS, Removal, without
 from engine.studies.surveys import in_words as task_in_words
+from engine.views.sweep import describe_cliff, describe_power
 from pages.ui.controls.sidebar import Setup
-from pages.ui.figures.break_points import cliff_in_words, power_in_words
 from pages.ui.figures.induction_scores import RULE
 from pages.ui.page.marks import mark
 from pages.ui.page.reads import stored_once
@@ -123,9 +123,9 @@ def far_in_words(found: Far) -> str:
     read = found.read
     if read.reading:
         return f"The full model is {read.reading}, {whole_percent(read.full_acc)} right: there is nothing to lose."
-    cliff = cliff_in_words(read.cliff_from, read.cliff_to, read.cliff_points)
+    cliff = describe_cliff(read.cliff_from, read.cliff_to, read.cliff_points)
     words = f"Of the levels measured (every 10%): **{level_percent(found.level)}** of the heads can go before a loss "
-    return f"{words}is detectable; the cliff: **{cliff}**. {power_in_words(read.n, read.looks)}"
+    return f"{words}is detectable; the cliff: **{cliff}**. {describe_power(read.n, read.looks)}"
 
 
 def _draw(shown: PruneResult, cast: Cast | None, story: str) -> None:

@@ -12,7 +12,7 @@ from engine.studies.statements import SMALL_LOSS, BreakPoint, break_points
 from engine.studies.study import TENTHS
 from engine.studies.surveys import shots_in_words
 from engine.studies.sweeps import SweepRow
-from pages.ui.figures.break_points import cliff_in_words, power_in_words
+from engine.views.sweep import describe_cliff, describe_power
 from pages.ui.page.defaults import NOUNS, Axis
 from pages.ui.page.tables import number, whole_percent
 
@@ -211,7 +211,7 @@ def break_words(frame: pd.DataFrame) -> pd.DataFrame:
     until every level of the task is measured."""
     is_read, first = frame["reading"].eq(""), "first_detectable_loss"
     is_early = is_read & frame["looks"].lt(N_LEVELS - 1)
-    cliffs = [cliff_in_words(*row) for row in zip(*(frame[name] for name in CLIFF), strict=True)]
+    cliffs = [describe_cliff(*row) for row in zip(*(frame[name] for name in CLIFF), strict=True)]
     words = {"no_loss_up_to": frame["reading"].where(~is_read, frame["no_loss_up_to"].map(whole_percent))}
     is_coarse = is_read & ~frame["detects_points"].le(COARSE)
     words["no_loss_up_to"] = words["no_loss_up_to"].mask(is_coarse, "too few questions")
@@ -236,7 +236,7 @@ def too_few(breaks: pd.DataFrame, shots: int) -> bool:
 def power_of(frame: pd.DataFrame) -> str:
     """Describes the loss that the questions can detect, for the smallest number of them in a `break_table`."""
     least = frame.sort_values("n").iloc[0]
-    return power_in_words(int(least["n"]), max(1, int(least["looks"])))
+    return describe_power(int(least["n"]), max(1, int(least["looks"])))
 
 
 def curves_finding(frame: pd.DataFrame, own: Sequence[SweepRow], axis: Axis) -> str:
