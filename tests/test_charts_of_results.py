@@ -51,10 +51,10 @@ DRAWN = {
     ),
     "PatchPrompts": (
         {"prompt": "a b a", "other_prompt": "b a b", "answers": "a,b"},
-        ["Token of the prompts", "Layer", "Share of the difference, 0 as in A, 1 as in B"],
+        ["Token of the prompts", "Layer", "Share of the difference"],
         "effect",
     ),
-    "ReadCorpus": ({"windows": 2, "length": 32}, ["Head", "Layer", "Attention to the first token"], "induction"),
+    "ReadCorpus": ({"windows": 2, "length": 32}, ["Head", "Layer", "After earlier copies"], "induction"),
     "MeasureTrajectory": ({"series": RECORD}, ["Training tokens", "Nats a token", "Quantity"], None),
 }
 WITHOUT = {

@@ -1,12 +1,10 @@
 """Heads over a corpus: `ReadCorpus`."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from engine import charts
 from engine.corpus.descriptions import describe
 from engine.corpus.heads import Fired, Head, HeadsInCorpus, deciles, heads_in_corpus
 from engine.corpus.loss_without import LossWithout, loss_without
@@ -17,20 +15,9 @@ from engine.requests.base import OfModel, RequestRun, Result
 from engine.requests.fields import number, output, path, string
 from engine.requests.output import TABLES, file_of, table_file
 from engine.studies.one_head import head_named
-from engine.views.view import text_view
+from engine.views.corpus import corpus_view, head_in_corpus_view
 
 N_EXAMPLES, CONTEXT = 3, 8
-SCORE_TITLES = {
-    "induction": "attention to what followed earlier copies",
-    "same_token": "attention to earlier copies",
-    "previous_token": "attention to the previous token",
-    "first_token": "attention to the first token",
-    "current_token": "attention to the token itself",
-    "strong": "positions with a strong write",
-    "entropy": "entropy of attention, nats",
-    "distance": "tokens back on average",
-}
-SHARES = [*SCORE_TITLES][:6]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,26 +50,16 @@ class ReadCorpus(OfModel):
             "windows": len(found), "asked": self.windows, "available": found.windows.n_available, "length": self.length,
             "heads": rows, "out": self.out,
         }  # fmt: skip
-        lines = [f"{in_words(found, self.windows)}"]
-        for name in SHARES:
-            best = max(rows, key=lambda row: row[name])
-            lines.append(f"most {SCORE_TITLES[name]}: {best['name']}, {100 * best[name]:.0f}%")
+        view = corpus_view(found, self.windows, rows)
         if head is not None:
             removed = run.value(loss_without(target, found, head))
-            fields |= head_fields(found, head, removed)
-            lines += _head_lines(found, head, removed)
+            more = head_fields(found, head, removed)
+            fields |= more
+            clauses = [each["text"] for each in more["clauses"]]
+            most = [each for each in more["examples"] if each["decile"] == 0]
+            view = head_in_corpus_view(view, more["head"], clauses, most, removed)
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
-        maps = {f"{name}|{SCORE_TITLES[name].capitalize()}|%": found.scores[name] for name in SHARES}
-        return Result(found, fields, text_view("\n".join(lines)), files, plot=partial(charts.score_maps, maps))
-
-
-def in_words(found: HeadsInCorpus, asked: int) -> str:
-    """Returns how many windows were read, of how many, and that there are no more if fewer than asked were."""
-    n, length = found.windows.token_ids.shape
-    if not found.is_complete:
-        return f"{len(found):,} of {n:,} windows of {length} tokens so far"
-    few = f" (all that the corpus has; {asked:,} were asked for)" if n < asked else ""
-    return f"{n:,} windows of {length} tokens{few}"
+        return Result(found, fields, view, files)
 
 
 def rows_of(found: HeadsInCorpus) -> list[dict[str, Any]]:
@@ -126,18 +103,3 @@ def head_fields(found: HeadsInCorpus, head: Head, removed: LossWithout) -> dict[
                     for name, each in (("top", removed.top), ("other", removed.other))}
                    | {"n_windows": removed.n_windows, "is_clear": removed.is_clear},
     }  # fmt: skip
-
-
-def _head_lines(found: HeadsInCorpus, head: Head, removed: LossWithout) -> list[str]:
-    name = f"L{head[0]}H{head[1]}"
-    lines = [f"{name}: {'; '.join(each.text for each in describe(found, head)) or 'no rule describes it'}"]
-    for fired in found.fired(head)[:N_EXAMPLES]:
-        row = example_row(found, fired)
-        before, between, after = row["around"]
-        text = f"{before}[{row['key_token']}]{between}[{row['query_token']}]{after}"
-        lines.append(f"  {row['query_token']!r} looks at {row['key_token']!r}: {text!r}")
-    top, other = removed.top, removed.other
-    lines.append(f"without it: {top.nats:+.3f} nats a token ({top.low:+.3f} to {top.high:+.3f}) on its top "
-                 f"{removed.n_windows} windows, {other.nats:+.3f} ({other.low:+.3f} to {other.high:+.3f}) on random "
-                 "others")  # fmt: skip
-    return lines

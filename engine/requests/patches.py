@@ -1,19 +1,17 @@
 """Activation patching between two prompts: `PatchPrompts`."""
 
 from dataclasses import MISSING, dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from engine import charts
 from engine.demo import OTHER_PROMPT, PROMPT
 from engine.errors import UsageError
 from engine.heads.patching import HEADS, KINDS, Patching, PatchMap, patch_map
 from engine.requests.base import OfModel, RequestRun, Result
 from engine.requests.fields import choice, numbers_of, output, string
 from engine.requests.output import TABLES, file_of, table_file
-from engine.views.view import text_view
+from engine.views.patches import patch_view
 
 N_LARGEST = 5
 
@@ -50,20 +48,8 @@ class PatchPrompts(OfModel):
             "answers": [*found.answers], "difference_a": before, "difference_b": after, "rounding": found.rounding,
             "patched": self.patched, "largest": largest, "out": self.out,
         }  # fmt: skip
-        a, b = (repr(answer) for answer in found.answers)
-        lines = [f"logit of {b} minus logit of {a}: {before:+.2f} after A, {after:+.2f} after B"]
-        lines += [f"{KINDS[self.patched]} {row['layer']}, {_place(row)}: {100 * row['effect']:.0f}% of the difference"
-                  for row in largest]  # fmt: skip
-        lines += [found.unclear] if found.unclear else []
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
-        share = "effect|Share of the difference, 0 as in A, 1 as in B"
-        place = "head|Head" if found.kind == HEADS else "position|Token of the prompts"
-        plot = partial(charts.grid, rows, place, "layer|Layer", share)
-        if found.pair is not None:
-            plot = partial(charts.curves, rows, "layer|Layer", share)
-        if not found.is_clear:
-            plot = None
-        return Result(found, fields, text_view("\n".join(lines)), files, table=lambda: pd.DataFrame(rows), plot=plot)
+        return Result(found, fields, patch_view(found, rows), files)
 
     def wanted(self) -> Patching:
         """Returns what is patched; UsageError if there are not two answers or positions."""
@@ -94,11 +80,3 @@ def rows_of(found: PatchMap) -> list[dict[str, Any]]:
     return [{"layer": layer, **place, "effect": float(np.float32(effect))}
             for layer, effects in sorted(found.effects.items())
             for place, effect in zip(named, effects, strict=True)]  # fmt: skip
-
-
-def _place(row: dict[str, Any]) -> str:
-    if "head" in row:
-        return f"head {row['head']}"
-    if "position_b" in row:
-        return f"position {row['position_b']} ({row['token_b']!r}) into {row['position']} ({row['token_a']!r})"
-    return f"position {row['position']} ({row['token_b']!r})"

@@ -2,23 +2,21 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from engine import charts
 from engine.errors import UsageError
 from engine.heads.vector_prompt import VectorGuesses, guesses_with_vector
 from engine.heads.vector_switch import SPLITS, TEST, VectorSwitch, added_vector, switched_on
 from engine.measurement import Measurement
 from engine.models.added_vector import AddedVector
 from engine.models.session import Target
-from engine.questions.word_pairs import N_SHOTS, PairTask, included_tasks, read_pairs
+from engine.questions.word_pairs import PairTask, included_tasks, read_pairs
 from engine.requests.base import OfModel, RequestRun, Result
 from engine.requests.fields import output, path, string
 from engine.requests.output import TABLES, file_of, table_file
-from engine.views.view import text_view
+from engine.views.patches import guesses_view, switch_view
 
 
 def vector_option(where: str) -> Any:
@@ -58,29 +56,16 @@ class SwitchTaskOn(OfModel):
             "few": few, "lift_points": 100 * lift.difference, "low": low, "high": high, "p": lift.p_mcnemar,
             "by_layer": rows_of(found), "out": self.out,
         }  # fmt: skip
-        line = (
-            f"{task.name}, {n} test pairs: {zero:.1f}% right without examples, {switched:.1f}% with the vector added "
-        )
-        line += f"at layer {best}, {few:.1f}% with {N_SHOTS} examples"
-        lines = [line, f"the vector lifts accuracy by {100 * lift.difference:+.1f} points ({low:+.1f} to {high:+.1f})"]
-        lines += [f"heads of the vector: {', '.join(names)}"]
         files = file_of(self.out, lambda suffix: _file(suffix, rows_of(found)))
-        layer, right = "layer|Layer that gets the vector", "acc|Pairs right|%"
-        plot = partial(charts.curves, rows_of(found), layer, right, "split|Pairs")
-        return Result(found, fields, text_view("\n".join(lines)), files, plot=plot)
+        return Result(found, fields, switch_view(found, rows_of(found), task.name, names), files)
 
     def _guesses(self, run: RequestRun, target: Target, task: PairTask, prompt: str) -> Result:
         found = run.value(guesses_with_vector(target, task, prompt))
         names = [target.shape.head_names[at * target.shape.n_heads + head] for at, head in found.heads]
         rows = guess_rows(found)
         fields = {"task": task.name, "heads": names, "guesses": rows, "out": self.out}
-        lines = [f"vector of {task.name}: {', '.join(names)}"]
-        places = ["without it", *(f"added at layer {layer}" for layer in range(len(rows) - 1))]
-        lines += [f"{place}: {row['token']!r}, {100 * row['p']:.1f}%" for place, row in zip(places, rows, strict=True)]
-        named = [row | {"guess": f"{place}: {row['token']!r}"} for place, row in zip(places, rows, strict=True)]
-        plot = partial(charts.bars, named, "guess|Vector", "p|Probability of the likeliest token|%")
         files = file_of(self.out, lambda suffix: _file(suffix, rows))
-        return Result(found, fields, text_view("\n".join(lines)), files, plot=plot)
+        return Result(found, fields, guesses_view(rows, task.name, names), files)
 
     def task_of(self, target: Target) -> PairTask:
         """Returns the task that is named; UsageError if it is none."""

@@ -9,6 +9,8 @@
 `criteria`: pruning criteria compared with random orders
 `induction`: induction scores of heads
 `sweep`: accuracy over tasks and levels, and a study's statements
+`corpus`: where heads look in a corpus
+`patches`: activations of one prompt in another, and function vectors
 
 None imports pandas or a plotting library before a chart or a table is asked for.
 """

@@ -19,7 +19,7 @@ def test_the_command_shows_a_head_and_writes_all(tiny_opt, tmp_path, cli, told):
     assert all(each["key"] <= each["query"] < 32 and len(each["around"]) == 3 for each in found["examples"])
     _, printed, _ = cli("corpus", *options, "--head", "L1H2")
     assert f"{found['windows']} windows of 32 tokens (all that the corpus has; 1,000 were asked for)" in printed
-    assert "looks at" in printed and "without it:" in printed and "from the store" in printed
+    assert "Looks at" in printed and "Without it, the loss" in printed and "from the store" in printed
     code, _, lines = cli("corpus", *options, "--head", "L9H9")
     assert code == 2 and "L9H9" in lines[0]
     code, _, lines = cli("corpus", "--model", tiny_opt, "--text", tmp_path / "none.txt")

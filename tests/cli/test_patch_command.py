@@ -23,4 +23,4 @@ def test_the_command_prints_the_largest_effects_and_writes_all(tiny_opt, tmp_pat
     assert len(rows) == 2 * n and rows["layer"].unique().tolist() == [0, 1]
     assert found["largest"][0]["effect"] == rows["effect"].astype(float).loc[lambda each: each.abs().idxmax()]
     _, printed, _ = cli("patch", *options, "--other-prompt", other, *answers, "--patched", "attention")
-    assert "attention output of layer" in printed and "% of the difference" in printed
+    assert "attention output of layer" in printed and "% of the difference comes back" in printed

@@ -28,6 +28,6 @@ def test_the_command_prints_the_lift_and_writes_the_layers(tiny_opt, tmp_path, c
     assert found["switched"] == pytest.approx(100 * at_best) and found["task"] == "number-word"
     assert found["lift_points"] == pytest.approx(found["switched"] - found["zero"])
     code, printed, _ = cli("vector", *options)
-    assert code == 0 and "the vector lifts accuracy by" in printed
+    assert code == 0 and "lift accuracy" in printed and f"{found['lift_points']:.1f} points" in printed
     code, _, lines = cli("vector", *options, "--task", "magic")
     assert code == 2 and "task 'magic' has no word pairs; choose one of number-word" in lines[0]

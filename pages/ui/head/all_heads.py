@@ -9,8 +9,8 @@ import streamlit as st
 
 from engine.heads.induction import SCORES, VARIANTS
 from engine.importance.rankings import CRITERIA
-from engine.requests.corpus import SCORE_TITLES
 from engine.studies.one_head import TITLES as PART_TITLES
+from engine.views.corpus import SCORE_TITLES
 from pages.ui.controls.controls import one_listed
 from pages.ui.controls.heads import open_prune
 from pages.ui.figures.induction_scores import TITLES

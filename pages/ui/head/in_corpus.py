@@ -16,7 +16,8 @@ from engine.corpus.windows import BUILT_IN, MAX_WINDOWS, N_WINDOWS, corpus_of
 from engine.measurement import Measurement
 from engine.models.session import Session, Target
 from engine.requests import ReadCorpus
-from engine.requests.corpus import example_row, in_words, rows_of
+from engine.requests.corpus import example_row, rows_of
+from engine.views.corpus import windows_in_words
 from pages.ui.controls.controls import one_listed
 from pages.ui.controls.texts import open_attention, open_passage
 from pages.ui.downloads.origin import of_model
@@ -145,7 +146,7 @@ def _draw_progress(work: Work[HeadsInCorpus], is_complete: bool) -> None:
 def _draw_found(reading: Reading, found: HeadsInCorpus, search: str, sheet: Sheet) -> None:
     head = reading.head
     words = rows.in_words(found, head)
-    st.markdown(f"**{in_words(found, reading.n_windows)}:** {words}.", help=WHAT_HELP)
+    st.markdown(f"**{windows_in_words(found, reading.n_windows)}:** {words}.", help=WHAT_HELP)
     sheet.says.append(f"In a corpus: {words}.")
     sheet.tables["All heads in the corpus"] = partial(_table_of_all, found)
     distance_at, tokens_at = st.container(key="wraps distances").columns(2, gap="large")
