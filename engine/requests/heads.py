@@ -1,15 +1,12 @@
 """What heads do: `ReportHead`, all that is known of one; `IdealizeHeads`, what ideal patterns leave; `ShowFindings`,
 what goes without a loss, what carries the examples, and what a text loses."""
 
-import math
 import shlex
 from dataclasses import MISSING, dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from engine import charts
 from engine.accuracy.evaluation import accuracy
 from engine.errors import UsageError
 from engine.heads.induction import SCORES
@@ -35,6 +32,7 @@ from engine.requests.fields import argv, flag, names_of, number, string
 from engine.requests.texts import MeasureLosses, OfTexts
 from engine.studies.removal import draw, found_heads, without
 from engine.studies.surveys import StudySettings, grid
+from engine.views.heads import head_view, ideal_view
 from engine.views.view import text_view
 
 if TYPE_CHECKING:
@@ -88,22 +86,8 @@ class ReportHead(WithData, OfModel):
         wanted = self.measurement(run.session)
         found = wanted.so_far(run.session) if self.stored_only else run.value(wanted)
         assert found is not None
-        rows, missing = told(found), ", ".join(found.left)
-        lines = [
-            f"{asked.name}: {found.verdict or 'its scores are not measured yet'}",
-            *(
-                f"{each['task']}, {each['shots']} shots: {100 * each['change']:+.1f} points without it "
-                f"({100 * each['ci95'][0]:+.1f} to {100 * each['ci95'][1]:+.1f}, p {each['p']:.3f})"
-                for each in rows["tasks"]
-            ),
-            *(f"{each['task']}, {each['what']}: rank {each['rank']} of {found.n_heads}" for each in rows["importance"]),
-            *(f"{name}: rank {each['rank']} of {found.n_heads}" for name, each in rows["kinds"].items()),
-            *([f"fed by {', '.join(each['head'] for each in rows['fed_by'][:3])}"] if rows["fed_by"] else []),
-            *(f"{name}: {line}" for name, line in found.failed.items()),
-            *([f"not stored: {missing}"] if missing else []),
-        ]
-        fields = {"head": asked.name, **rows, "model": target.identity.name, "precision": self.precision}
-        return Result(found, fields, text_view("\n".join(lines)))
+        fields = {"head": asked.name, **told(found), "model": target.identity.name, "precision": self.precision}
+        return Result(found, fields, head_view(asked.name, fields, found.n_heads))
 
 
 def told(found: Any) -> dict[str, Any]:
@@ -225,7 +209,7 @@ class IdealizeHeads(OfTexts):
         ideal = Ideal(tuple(parse_heads(self.heads, target.shape)), self.mask_in(target))
         names = [f"L{layer}H{head}" for layer, head in ideal.heads]
         fields: dict[str, Any] = {"heads": names, "mask": ideal.mask.text()}
-        value, lines, task = {}, [], task_named(self.task, self.shots, self.same_examples, self.labels)
+        value, task = {}, task_named(self.task, self.shots, self.same_examples, self.labels)
         if self.text or self.passage or self.from_task:
             texts = self.contents(run, self.texts)
             losses = run.value(ideal_losses(target, texts, ideal))
@@ -234,8 +218,6 @@ class IdealizeHeads(OfTexts):
             first, n_tokens = next(iter(found.values())), sum(map(len, losses["full"]))
             fields["texts"] = {"n": len(texts), "n_tokens": n_tokens, "n_scored": first.n_scored, "loss_nats": means,
                                "recovered": _recovered_fields(found)}  # fmt: skip
-            lines.append(f"{len(texts)} text{'s' * (len(texts) > 1)}: {first.n_scored:,} of {n_tokens:,} tokens scored")
-            lines += [_effect_line("texts", "nats a token", first), *_recovered_lines(found)]
         elif task is None:
             raise UsageError("name the input: --text FILE, --passage TITLE or --from-task TASK, or --task NAME")
         if task is not None:
@@ -245,31 +227,12 @@ class IdealizeHeads(OfTexts):
             right = {side: accuracy(answers[side]).acc for side in SIDES}
             fields["questions"] = {"task": self.task, "shots": self.shots, "n": questions.n, "acc": right,
                                    "recovered": _recovered_fields(found)}  # fmt: skip
-            lines += [_effect_line(task.name, "nats a question", next(iter(found.values()))), *_recovered_lines(found)]
-            lines.append("accuracy: " + ", ".join(f"{side} {100 * value:.1f}%" for side, value in right.items()))
         fields |= {"model": target.identity.name, "precision": self.precision, "bos": target.bos}
-        rows = [{"pattern": f"{kind}, {where}", "share": each["share"], "low": each["ci95"][0], "high": each["ci95"][1]}
-                for where in value for kind, each in fields[where]["recovered"].items()]  # fmt: skip
-        title = "share|Share of the effect recovered|%"
-        plot = partial(charts.bars, rows, "pattern|Pattern", title, "low", "high")
-        return Result(value, fields, text_view("\n".join(lines)), plot=plot)
+        return Result(value, fields, ideal_view(names, fields))
 
 
 def _mean_loss(losses: Any) -> float:
     return float(np.nanmean(np.concatenate(losses)))
-
-
-def _effect_line(where: str, unit: str, found: Any) -> str:
-    interval = f"(95% {found.effect_low:+.4f} to {found.effect_high:+.4f})"
-    none = ""
-    if math.isnan(found.share):
-        none = f"; {'the loss is smaller' if found.effect_high < 0 else 'no clear difference'}: nothing to recover"
-    return f"{where}: without the heads {found.effect_nats:+.4f} {unit} {interval}{none}"
-
-
-def _recovered_lines(found: Any) -> list[str]:
-    return [f"  {kind}: recovers {100 * each.share:.1f}% (95% {100 * each.low:.1f} to {100 * each.high:.1f})"
-            for kind, each in found.items() if not math.isnan(each.share)]  # fmt: skip
 
 
 def _recovered_fields(found: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@
 `criteria`: pruning criteria compared with random orders
 `induction`: induction scores of heads
 `sweep`: accuracy over tasks and levels, and a study's statements
+`heads`: what one head does, and what ideal patterns leave
 `corpus`: where heads look in a corpus
 `patches`: activations of one prompt in another, and function vectors
 

@@ -36,7 +36,7 @@ def test_a_head_is_told_and_then_found_again(cli, told, options, monkeypatch):
     differing = ("seconds", "cached")
     assert {**again, **dict.fromkeys(differing)} == {**found, **dict.fromkeys(differing)}
     _, out, _ = cli("head", "L1H2", *options)
-    assert out.startswith("L1H2: ") and "points without it" in out
+    assert out.startswith("L1H2: ") and "Change of accuracy without it" in out
 
 
 def test_bad_input_gets_one_line(cli, options):
