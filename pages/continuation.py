@@ -7,7 +7,7 @@ import streamlit as st
 
 from engine.importance.rankings_of import Evidence
 from engine.texts.passages import as_chat, checked
-from pages.ui.continuation import patching, sections, setting, vector
+from pages.ui.continuation import sections, setting
 from pages.ui.controls import carried
 from pages.ui.controls.controls import choose_chat
 from pages.ui.controls.pruning import choose_pruning
@@ -15,7 +15,6 @@ from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.marks import mark
-from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import errors_shown, require_frame, session
 from pages.ui.page.work import Action, Work, live
 
@@ -62,8 +61,4 @@ if found.next is not None:
     says = sections.finding(frame, found.mask, (found.full, found.pruned))
     sheet.says = [says, *sections.said_in_words(found, x.prompt)]
 sheet.tables["What was said"] = sections.said_frame(found)
-origin = setting.origin(x, found.mask)
-if not presenting():
-    origin = vector.draw(origin, x, found.full, sheet, since_s)
-    origin = patching.draw(origin, target, x.prompt, sheet, since_s)
-closing(origin, sheet)
+closing(setting.origin(x, found.mask), sheet)

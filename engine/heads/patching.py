@@ -80,22 +80,6 @@ class Patching:
 
 
 @dataclass(frozen=True)
-class PromptLengths:
-    """Tokens of prompts A and B."""
-
-    a: int
-    b: int
-
-
-class UnfitPrompts(HeadroomError):
-    """Two prompts that cannot be patched into each other; `details` are their lengths."""
-
-    def __init__(self, line: str, lengths: PromptLengths) -> None:
-        super().__init__(line)
-        self.details = lengths
-
-
-@dataclass(frozen=True)
 class PatchMap:
     """What patching gives so far.
 
@@ -172,7 +156,7 @@ def _measured(loaded: Loaded, bos: bool, wanted: Patching, layers: range) -> Mea
     with torch.inference_mode():
         prompt = read_prompt(loaded, ids[0].tolist())
         values, logits = _read_both(loaded, ids, layers, wanted.kind)
-        answers = _answers(loaded, wanted, logits, ids.shape[1])
+        answers = _answers(loaded, wanted, logits)
         pairs = _pairs(wanted.pair, ids)
         own = {layer: each[0, pairs[1, :1]] for layer, each in values.items()}
         unmoved = _patched(loaded, ids[0], prompt, wanted.kind, own, pairs[1, :1])
@@ -211,7 +195,7 @@ def _measured_heads(loaded: Loaded, bos: bool, wanted: Patching) -> Measuring:
         rows = hidden_with(loaded, ids[0].tolist(), head_outputs(loaded, ids[1].tolist()))
         of_both = torch.cat([rows[:1], hidden_of(loaded, ids[1:])[:, -1]])
         logits = torch.cat([logits for _, logits in some_logits(loaded, of_both)])
-        answers = _answers(loaded, wanted, logits, ids.shape[1])
+        answers = _answers(loaded, wanted, logits)
         found = torch.cat([each[:, [*answers]] for _, each in some_logits(loaded, rows[1:])])
         packed = _packed(loaded, ids, answers, logits, hidden_changed(loaded, ids[0].tolist(), lambda _, each: each))
     shape = loaded.identity.shape
@@ -240,11 +224,11 @@ def _token_ids(loaded: Loaded, bos: bool, wanted: Patching) -> Tensor:
     import torch
 
     texts = [_tokens(loaded, text, bos) for text in (wanted.a, wanted.b)]
-    n = PromptLengths(len(texts[0]), len(texts[1]))
-    if n.a != n.b:
-        raise UnfitPrompts(f"prompt A has {n.a} tokens and prompt B {n.b}; write them equally long", n)
+    a, b = map(len, texts)
+    if a != b:
+        raise HeadroomError(f"prompt A has {a} tokens and prompt B {b}; write them equally long")
     if np.array_equal(texts[0], texts[1]):
-        raise UnfitPrompts("prompts A and B have the same tokens; change one of them", n)
+        raise HeadroomError("prompts A and B have the same tokens; change one of them")
     return torch.from_numpy(np.stack(texts).astype(np.int64))
 
 
@@ -304,16 +288,15 @@ def _replaced(module: Any, values: Tensor, places: Tensor, n: int) -> Any:
     return module.register_forward_hook(replace)
 
 
-def _answers(loaded: Loaded, wanted: Patching, logits: Tensor, n: int) -> tuple[int, int]:
-    """Returns the first token of each answer; `n`: tokens of each prompt."""
+def _answers(loaded: Loaded, wanted: Patching, logits: Tensor) -> tuple[int, int]:
+    """Returns the first token of each answer."""
     if wanted.answers is None:
         found = tuple(int(each.argmax()) for each in logits)
     else:
         found = tuple(int(read(f" {answer}", loaded.tokenizer, False, 1).inputs[0]) for answer in wanted.answers)
     if found[0] == found[1]:
         names = loaded.tokenizer.batch_decode([[each] for each in found])
-        line = f"both answers begin with {names[0]!r}; give two answers that begin differently"
-        raise UnfitPrompts(line, PromptLengths(n, n))
+        raise HeadroomError(f"both answers begin with {names[0]!r}; give two answers that begin differently")
     return found[0], found[1]
 
 

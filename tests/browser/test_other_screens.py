@@ -42,37 +42,6 @@ def test_results_fade_while_another_prompt_is_typed(page, address):
     page.wait_for_function(f"() => !({faded})()")
 
 
-def test_a_token_is_dragged_onto_one_of_the_other_prompt_or_both_are_chosen_by_keyboard(page, address):
-    page.goto(f"{address}/continuation?precision=fp32&continue_tokens=4&continue_heads=0&continue_patch=true")
-    above, below = page.locator(".column button:first-child"), page.locator(".column button:last-child")
-    expect(above.last).to_have_attribute("aria-pressed", "true")
-    at_rest(page)
-
-    def shows(source, place):
-        page.wait_for_url(f"**continue_patch_pair={source}%2C{place}*")
-        for token in (above.nth(source), below.nth(place)):
-            expect(token).to_have_attribute("aria-pressed", "true")
-        expect(page.locator(".column [aria-pressed=true]")).to_have_count(2)
-        marked(page, "chart", "drawn", key="continue_patch_line").wait_for(state="attached")
-
-    above.nth(9).scroll_into_view_if_needed()
-    above.nth(9).hover()
-    page.mouse.down()
-    below.nth(12).hover()
-    page.mouse.up()
-    shows(9, 12)
-    above.nth(3).click()
-    below.nth(5).click()
-    shows(3, 5)
-    above.nth(2).focus()
-    for key in ("Enter", "ArrowDown", "ArrowRight", "Enter"):
-        page.keyboard.press(key)
-    shows(2, 3)
-    above.nth(4).press("Enter")
-    page.keyboard.press("Escape")
-    shows(2, 3)
-
-
 def test_heads_clicked_on_a_map_are_in_the_table_and_can_be_pruned(page, address):
     page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random")
     settled_figure(page, questions=32, heads=0)

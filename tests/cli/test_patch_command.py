@@ -24,3 +24,8 @@ def test_the_command_prints_the_largest_effects_and_writes_all(tiny_opt, tmp_pat
     assert found["largest"][0]["effect"] == rows["effect"].astype(float).loc[lambda each: each.abs().idxmax()]
     _, printed, _ = cli("patch", *options, "--other-prompt", other, *answers, "--patched", "attention")
     assert "attention output of layer" in printed and "% of the difference comes back" in printed
+    pair = (*answers, "--patched", "attention", "--pair", f"{n - 2},{n - 1}", "--out", tmp_path / "pair.csv")
+    moved = told("patch", *options, "--other-prompt", other, *pair)
+    of_pair = pd.read_csv(tmp_path / "pair.csv", keep_default_na=False)
+    assert of_pair[["position_b", "position"]].drop_duplicates().values.tolist() == [[n - 2, n - 1]]
+    assert of_pair["layer"].tolist() == [0, 1] and moved["largest"][0]["effect"] == max(of_pair["effect"], key=abs)

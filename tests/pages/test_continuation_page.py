@@ -1,38 +1,20 @@
 """The Continue screen in one process: what both models say is what the engine measures, whatever the prompt holds."""
 
-import json
-import shlex
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from engine.__main__ import main
-from engine.heads.patching import PatchMap
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.shapes import ModelShape
 from engine.texts.continuation import Continuation, How, NextTokens, continuation, next_tokens
 from engine.views.pictures import to_svg
-from pages.ui.continuation import charts, patching, sections, unfit
+from pages.ui.continuation import charts, sections
 from pages.ui.controls.pruning import by_importance
 from pages.ui.page import runtime
-from pages.ui.page.tables import probability
-from tests.engine.fixtures import WORD_PAIRS
-from tests.pages.conftest import (
-    components,
-    frames_of,
-    labels,
-    press,
-    printed_by_the_program,
-    same_on_the_command_line,
-    settled,
-    slide,
-)
-from tests.pages.conftest import said as on_screen
+from tests.pages.conftest import components, frames_of, printed_by_the_program, same_on_the_command_line, settled, slide
 
 PROMPT = "One two three, one two"
 
@@ -42,21 +24,6 @@ def test_of_equally_likely_tokens_the_one_that_was_said_is_first():
     said = Continuation(np.array([6]), np.log([0.1]), (" Norwood",))
     ranks = sections.next_frame(found, (None, said))
     assert ranks["rank"].tolist() == [1, 2, 2, 1] and sections.next_frame(found)["rank"].tolist() == [1, 2, 1, 2]
-
-
-def test_the_difference_of_the_two_answers_is_said_and_each_place_has_a_row():
-    effects = {0: np.array([0.1, 0.9, 0.0]), 1: np.array([0.0, 0.4, 0.2]), 2: np.array([0.0, 0.1, 0.8])}
-    tokens = ["A", " red", " is"], ["A", " blue", " is"]
-    found = PatchMap("stream", effects, tokens, (" hot", " cold"), (-2.0, 3.0), 0.01)
-    said = "Logit of “␣cold” minus that of “␣hot”: −2.0 after this prompt, **+3.0** after the other."
-    assert patching.in_words(found) == said
-    rows = patching.rows_of(found)
-    assert rows["token"].tolist()[:3] == ["A", "␣red / ␣blue", "␣is"] and len(rows) == 9
-    effects = {0: np.array([0.1, -0.7]), 1: np.array([0.2, 0.0])}
-    of_heads = PatchMap("heads", effects, tokens, (" hot", " cold"), (-2.0, 3.0), 0.01)
-    assert patching.rows_of(of_heads)["token"].tolist() == ["H0", "H1"] * 2
-    unclear = replace(found, differences=(2.0, 2.015))
-    assert patching.in_words(unclear).endswith(f"after the other. N{unclear.unclear[1:]}.") and unclear.unclear
 
 
 @pytest.fixture
@@ -159,87 +126,3 @@ def test_the_finding_is_of_the_full_models_likeliest_token_and_says_when_another
     frame = sections.next_frame(NextTokens(np.arange(len(strings)), strings, np.log(p)))
     mask = parse_mask("L0H0", ModelShape(2, 2, 4, 8, 4, 16, 32, 16))
     assert sections.finding(frame, mask) == f"Without 1 head, {words}"
-
-
-@pytest.mark.slow("scores every head of a model, and runs the command")
-def test_a_vector_is_added_to_the_prompt_at_each_layer(open_screen, capsys, monkeypatch, tmp_path):
-    for of in ("engine.heads.function_vectors", "engine.requests.vectors", "pages.ui.continuation.vector"):
-        monkeypatch.setattr(f"{of}.included_tasks", lambda folder: [WORD_PAIRS])
-    monkeypatch.setattr("engine.heads.function_vectors.N_CLEAN", 2)
-    monkeypatch.setattr("engine.heads.function_vectors.N_SHUFFLED", 1)
-    at = open_screen(continue_vector="true")
-    assert not at.exception
-    at = press(at, "Ask a test pair")
-    asked = at.text_area(key="continue_prompt").value
-    assert asked == WORD_PAIRS.asked(WORD_PAIRS.test[0]).contexts[0]
-    at = press(at, "Add the vector")
-    [rows] = [each.value for each in at.dataframe if "others" in each.value]
-    words = shlex.split(at.code[0].value)  # three commands; the prompt has more than one line
-    at_layer = words[words.index("continue", words.index("continue") + 1) : words.index("vector")]
-    at_layer = at_layer[: at_layer.index("--out")] + ["--out", str(tmp_path / "text.csv"), "--json"]
-    assert main(at_layer) == 0
-    name, text = at_layer[at_layer.index("--add-vector") + 1], json.loads(capsys.readouterr().out)["said"]["vector"]
-    shown = said(at)[f"Full model, with {name}"]
-    assert "".join(shown["pieces"]) == text
-    words = words[words.index("vector") :]
-    words[words.index("--out") + 1] = str(tmp_path / "vector.csv")
-    assert main([*words, "--json"]) == 0
-    guesses = json.loads(capsys.readouterr().out)["guesses"]
-    assert len(rows) == len(guesses) == 1 + 2, "without the vector, and at each layer"
-    assert rows["said"].tolist() == [probability(row["p"]) for row in guesses]
-    at = press(at, "Ask a test pair")
-    assert at.text_area(key="continue_prompt").value == WORD_PAIRS.asked(WORD_PAIRS.test[1]).contexts[0]
-    assert "Without the vector" not in on_screen(at), "what is shown is of this prompt"
-
-
-def shown_pair(at):
-    """The positions at the ends of the arrow between the tokens of two prompts; -1 for the last token."""
-    [data] = [data for data in components(at) if "other" in data]
-    return [-1 if each == len(data["own"]) - 1 else each for each in data["pair"]]
-
-
-def test_two_names_are_swapped_but_not_the_first_word_of_a_sentence():
-    said = "When Mary and John left, John gave a drink to"
-    assert unfit.swap_names(said) == (("Mary", "John"), "When John and Mary left, Mary gave a drink to")
-    assert unfit.swap_names("Mary is here. John met Mary in") is None
-
-
-@pytest.mark.slow("opens the screen and patches two pairs of prompts")
-def test_prompts_of_different_lengths_are_no_error_and_one_click_sets_a_pair_that_works(open_screen, monkeypatch):
-    monkeypatch.setattr("engine.heads.patching._answers", lambda *_: (5, 6))  # the likeliest of both may be one
-    at = open_screen(continue_prompt="When Mary met John, he saw", continue_patch="true")
-    assert (
-        not at.error and "tokens, the other" in at.info[0].value and not any("own" in each for each in components(at))
-    )
-    assert "Patch every layer and position" not in labels(at)
-    at = press(at, "Swap Mary and John")
-    assert at.session_state[patching.OTHER_KEY] == "When John met Mary, he saw"
-    assert not at.error and shown_pair(at) == [-1, -1] and "Use the example pair" not in labels(at)
-
-
-@pytest.mark.slow("patches every layer and position of two pairs of prompts, and runs the commands")
-def test_prompts_are_patched_at_a_click_and_again_from_the_history(open_screen, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr("engine.heads.patching._answers", lambda *_: (5, 6))  # the likeliest of both may be one
-    at = open_screen(continue_patch_other="One two three, two one", continue_patch_pair="1,3")
-    at = press(at, "Patch every layer and position")
-    assert not at.exception and not at.error
-    assert shown_pair(at) == [1, 3]
-    drawn = {name: frame for each in frames_of(at) for name, frame in each.items() if "effect" in frame}
-    commands = at.code[0].value.split("\n")
-    for frame, command, file in zip(("cells", "layers"), commands[-2:], ("patching", "patched_pair"), strict=True):
-        words = shlex.split(command)
-        words = words[words.index("patch") :]
-        assert words[words.index("--out") + 1] == f"{file}.csv" and ("--pair" in words) == (frame == "layers")
-        words[words.index("--out") + 1] = str(tmp_path / f"{file}.csv")
-        assert main([*words, "--json"]) == 0 and json.loads(capsys.readouterr().out)["cached"]
-        written = pd.read_csv(tmp_path / f"{file}.csv")
-        assert drawn[frame]["effect"].tolist() == pytest.approx(written["effect"].tolist())
-    at.session_state[patching.KIND_KEY] = "ffn"
-    at = press(settled(at), "Patch every layer and position")
-    again = [each.label for each in at.button if each.label.startswith("Residual stream")]
-    assert [label.split(":")[0] for label in again] == ["Residual stream, position 1 into 3", "Residual stream"]
-    at = press(at, again[1])
-    assert at.session_state[patching.KIND_KEY] == "stream" and "Patch every" not in on_screen(at)
-    assert shown_pair(at) == [-1, -1]
-    at = press(at, next(each.label for each in at.button if "position 1 into 3" in each.label))
-    assert shown_pair(at) == [1, 3]

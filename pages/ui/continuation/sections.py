@@ -110,7 +110,7 @@ def draw(found: Said, prompt: str, sheet: Sheet) -> None:
     nothing = found.mask is not None and found.mask.is_full
     frame = None if found.next is None else next_frame(found.next, (found.full, found.pruned))
     sides = {charts.FULL: found.full, charts.PRUNED: found.pruned}
-    parts = first_difference(found.full, found.pruned)
+    parts = _first_difference(found.full, found.pruned)
     # rows of two, so that what belongs together is on one height
     first_at, said_at, bars_at = (st.columns(2, gap="medium") for _ in range(3))
     for (who, each), above, at, below in zip(sides.items(), first_at, said_at, bars_at, strict=True):
@@ -119,7 +119,7 @@ def draw(found: Said, prompt: str, sheet: Sheet) -> None:
             continue
         _draw_first(who, frame, above, [each])
         with at:
-            draw_said(who, each, prompt, parts)
+            _draw_said(who, each, prompt, parts)
         if frame is not None and who in set(frame["model"]):
             title = f"Next token, {who}"
             mine = frame[frame["model"].eq(who)].nsmallest(3, "rank")
@@ -141,7 +141,7 @@ def _draw_first(who: str, frame: pd.DataFrame | None, at: DeltaGenerator, said: 
     at.metric(f"{who[:1].upper()}{who[1:]}, next token", plain(word), about, delta_color="off", delta_arrow="off")
 
 
-def draw_said(who: str, each: Continuation | None, prompt: str, parts: int | None) -> None:
+def _draw_said(who: str, each: Continuation | None, prompt: str, parts: int | None) -> None:
     """Draws a prompt and its continuation by `who`, marked from the token where it `parts` from another one."""
     data: dict[str, Any] = {"who": who[:1].upper() + who[1:], "prompt": prompt, "pieces": [], "p": [], "note": "…"}
     if each is not None:
@@ -151,7 +151,7 @@ def draw_said(who: str, each: Continuation | None, prompt: str, parts: int | Non
     said(f"continue_said {who}", data | {"parts": parts})
 
 
-def first_difference(full: Continuation | None, pruned: Continuation | None) -> int | None:
+def _first_difference(full: Continuation | None, pruned: Continuation | None) -> int | None:
     """Returns the first token at which the two differ, or None while they agree."""
     if full is None or pruned is None:
         return None

@@ -92,7 +92,7 @@ def origin(x: ContinuationControls, mask: Mask | None) -> Origin:
     subject = f"{mask_counts(x.target.shape, mask) or 'nothing'} pruned"
     said = {f"{name.capitalize()} model": one for name, one in x.continuations(mask).items()}
     parts = {"Next tokens": x.next_tokens(mask), **said, **ranking_part(x.target, x.pruning, x.data_dir)}
-    return Origin("Continue", [request(x, mask)], parts, of, subject)
+    return Origin("Continue", [_request(x, mask)], parts, of, subject)
 
 
 def in_words(how: How) -> str:
@@ -101,7 +101,7 @@ def in_words(how: How) -> str:
     return f"{how.n_tokens} tokens, {drawn if how.temperature_permille else 'each the likeliest'}"
 
 
-def request(x: ContinuationControls, mask: Mask) -> ContinuePrompt:
+def _request(x: ContinuationControls, mask: Mask) -> ContinuePrompt:
     """Returns the equivalent request, which finds the same stored results."""
     how = x.how
     temperature, seed = how.temperature_permille / 1000, how.seed if how.temperature_permille else 0
