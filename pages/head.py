@@ -1,4 +1,4 @@
-"""The Head screen: what one attention head does, what feeds it, and the losses without it."""
+"""The Head screen: what one attention head does, and the losses without it."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
 from pages.ui.figures.sheet import Sheet
-from pages.ui.head import all_heads, by_weights, feeders, in_corpus, in_texts, losses, ranks, tables
+from pages.ui.head import by_weights, in_texts, losses, ranks, tables
 from pages.ui.head.asking import await_first_head, choose, choose_of
-from pages.ui.head.measuring import draw_all, look_up
+from pages.ui.head.measuring import draw_all, look_up, shown_parts
 from pages.ui.head.portrait import draw_portrait
 from pages.ui.page.address import one_among, put_right
 from pages.ui.page.presentation import presenting
@@ -26,10 +26,7 @@ SECTIONS = {
     "Among all heads": ranks.section,
     "Without it": losses.section,
     "In a text": in_texts.section,
-    in_corpus.TITLE: in_corpus.section,
-    "What feeds it": feeders.section,
     "Tokens it promotes": by_weights.section,
-    all_heads.TITLE: all_heads.section,
 }
 
 setup = chosen()
@@ -63,8 +60,5 @@ if choice.tasks:
     more |= {"tasks": names, "shots": choice.tasks[0].shots, "task_data": setup.data_dir}
 request = ReportHead(head=asked.name, **of_model(target), **more)
 of = [tasks_in_words(choice.tasks), f"{N_QUESTIONS} questions"] if choice.tasks else ["no task"]
-corpus = in_corpus.opened(target, head)
-requests = [request, *([corpus.request] if corpus else [])]
-measured = {"Head": portrait(target, asked), **({in_corpus.TITLE: corpus.measurement} if corpus else {})}
-origin = Origin("Head", requests, measured, about(target, asked.name, *of))
-closing(origin, sheet)
+measured = {"Head": portrait(target, asked, shown_parts(asked))}
+closing(Origin("Head", [request], measured, about(target, asked.name, *of)), sheet)

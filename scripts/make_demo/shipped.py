@@ -39,8 +39,8 @@ VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, a
     "transfer": ("sweeps", {"sweeps_what": "Transfer"}),
 }
 # not the speed of a machine, which is measured on each
-KINDS = {*"activity answers attribution idealised importance induction magnitudes perplexity texts tokenloss".split(),
-         "entity induction", "retrieval", "function vectors", "vector switch", "head feeding", "head in text",
+KINDS = {*"activity answers attribution importance induction magnitudes perplexity texts tokenloss".split(),
+         "entity induction", "retrieval", "function vectors", "vector switch", "head in text",
          "head on probe", "head ov"}  # fmt: skip
 # of the last kernels alone, as kernels change no loss by as much as 0.001 nats: large kinds, and all of large views
 ONCE = {"attribution", "tokenloss"}
@@ -153,7 +153,7 @@ def top_of_heads(origin: Any) -> dict[str, Any]:
     [request], target, found = origin.requests, origin.measurements["Head"].target, dict[str, Any]()
     for name in HEADS:
         asked = replace(request, head=name).asked(runtime.session())
-        found[name] = portrait(target, asked, ("probe", "feeding", "tasks"))
+        found[name] = portrait(target, asked, ("probe", "tasks"))
         found[f"{name} in a text"] = head_in_texts(target, {READ: built_in()[READ]}, asked.head)
     return found
 

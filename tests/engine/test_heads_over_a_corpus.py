@@ -7,10 +7,11 @@ from transformers import AutoModelForCausalLM
 
 from engine.corpus.descriptions import describe
 from engine.corpus.heads import DISTANCES, HeadsInCorpus, deciles, heads_in_corpus
-from engine.corpus.loss_without import compared_windows, loss_without
+from engine.corpus.loss_without import LossWithout, compared_windows, loss_without
 from engine.corpus.windows import Corpus, Windows, corpus_of, windows_of
 from engine.errors import HeadroomError, UsageError
 from engine.progress import final
+from engine.texts.perplexity import Change
 from tests.conftest import TEXT
 from tests.engine.fixtures import caught, family_folder, refused_by, target_in
 
@@ -154,6 +155,13 @@ def test_examples_are_in_deciles_and_frequent_tokens_are_counted():
     assert [each.kind for each in groups[-1]] == ["same_token"] * 2
     assert found.frequent((0, 1), "key") == [("<2>", 0.8), ("<1>", 0.2)]
     assert found.frequent((0, 0), "query") == [("<1>", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("top", "is_clear"), [((0.3, 0.2, 0.4), True), ((0.1, 0.0, 0.2), False), ((-0.2, -0.3, 0.04), True)]
+)
+def test_the_loss_without_a_head_differs_clearly_only_if_intervals_are_apart(top, is_clear):
+    assert LossWithout(Change(*top), Change(0.1, 0.05, 0.15), 24).is_clear == is_clear
 
 
 def test_removal_compares_the_top_windows_with_others(tiny_opt, session):

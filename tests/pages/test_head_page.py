@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 from engine.demo import passages
-from engine.heads.circuits import Feeding
 from engine.heads.in_text import HeadOnProbe
 from engine.heads.induction import InductionScores, induction
 from engine.importance.rankings import CRITERIA, KINDS
@@ -54,10 +53,13 @@ def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says
     at = open_screen()
     [headline] = [each.value for each in at.header]
     assert headline.startswith("L1H2 · ") and not any("Measure all" in label for label in labels(at))
+    before = {*runtime.store().keys()}
     found = same_on_the_command_line(at, capsys)
-    assert found["cached"] and headline == f"L1H2 · {found['verdict'].rstrip('.')}"
+    kinds = {key.split("/")[1] for key in {*runtime.store().keys()} - before}
+    assert kinds == {"idealised", "head feeding"}, "all else is what the screen has measured"
+    assert headline == f"L1H2 · {found['verdict'].rstrip('.')}"
     frames = {name: frame for each in frames_of(at) for name, frame in each.items()}
-    assert {"scores", "cells", "tasks", "places", "heads", "lines"} <= set(frames)
+    assert {"scores", "cells", "tasks", "places"} <= set(frames)
     mine = frames["scores"][frames["scores"]["mine"]].set_index("score")["words"]
     rank = found["scores"]["olsson"]["prefix_matching"]["rank"]
     assert mine["Prefix matching"].endswith(f"· {rank} of 8") and len(mine) == 4, (
@@ -71,8 +73,6 @@ def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says
     )
     assert ranks.keys() == {*scores.values()}
     assert frames["places"]["rank"].tolist() == [ranks[scores[name]] for name in tables.ASKS]
-    largest_first = sorted(found["fed_by"], key=lambda each: -each["composition"])
-    assert frames["heads"]["head"].tolist() == [each["head"] for each in largest_first]
     assert any(TITLES["context"] in each.value for each in at.caption)  # the window is too short for it, and it says so
     text = next(each.text for each in passages() if each.title == READ)
     [sent] = [each for each in components(at) if "pieces" in each]  # set as on the Passage screen
@@ -106,7 +106,7 @@ def test_nothing_begins_unasked_where_that_is_set_and_each_part_has_its_button(o
     at = open_screen(head_tasks="demo_copy,demo_walk")
     first, shown = (
         {TITLES[name] for name in measuring.FIRST},
-        {TITLES[name] for name in (*LOOKING, "tasks", "heads-oracle")},
+        {TITLES[name] for name in (*LOOKING, "tasks", "heads-oracle") if name not in measuring.ON_THE_BENCH},
     )
     assert labels(at).count("Measure this head") == 1 and charts_of(at) == []
     assert shown - {*labels(at)} == first | {TITLES["context"]}, "its place is taken by that button"
@@ -117,7 +117,7 @@ def test_nothing_begins_unasked_where_that_is_set_and_each_part_has_its_button(o
     assert re.match(r"L1H2 · .*prefix matching", at.header[0].value)
     at.multiselect(key="head_tasks").set_value([])
     settled(at)
-    assert TITLES["tasks"] not in labels(at) and TITLES["feeding"] in labels(at) and "Choose a task" in said(at)
+    assert TITLES["tasks"] not in labels(at) and TITLES["tokens"] in labels(at) and "Choose a task" in said(at)
 
 
 def test_what_a_screen_measures_by_itself_is_chosen_once_and_what_is_on_top_comes_first(monkeypatch):
@@ -163,7 +163,6 @@ def test_steps_go_round_and_a_head_that_is_none_is_one_line_above_the_first(open
         at.button(key=f"head {step}").click()
         settled(at)
         assert at.text_input(key="head").value == head and at.header[0].value.startswith(head)
-    assert "None: its layer is the first" in said(at)
     assert [neighbour(SHAPE, "L0H3", by) for by in (-1, 1)] == ["L0H2", "L1H0"]
 
 
@@ -178,11 +177,9 @@ def test_a_listed_head_opens_and_a_late_report_of_a_left_list_does_not(monkeypat
 
 
 def test_the_parts_of_the_page_are_in_the_address(open_screen):
-    at = open_screen(head_part="What feeds it")
-    assert at.session_state["head_part"] == "What feeds it" and not at.error
-    assert [tab.label for tab in at.tabs] == [
-        "Among all heads", "Without it", "In a text", "In a corpus", "What feeds it", "Tokens it promotes", "All heads",
-    ]  # fmt: skip
+    at = open_screen(head_part="In a text")
+    assert at.session_state["head_part"] == "In a text" and not at.error
+    assert [tab.label for tab in at.tabs] == ["Among all heads", "Without it", "In a text", "Tokens it promotes"]
     assert open_screen(head_part="nothing such").session_state["head_part"] == "Among all heads"
 
 
@@ -220,19 +217,12 @@ def test_a_head_without_a_kind_is_named_by_what_is_clearly_lost_without_it(monke
     assert tables.headline(found).startswith("No known kind") and tables.facts(other) == []
 
 
-def test_tables_tell_the_largest_first():
+def test_each_score_is_on_a_scale_of_its_own_and_a_kind_that_is_noise_is_left_out():
     rng = np.random.default_rng(0)
     names = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
     mean = {name: rng.random((3, 4)) for name in names}
     scores = InductionScores(mean, mean, dict.fromkeys(names, 10))
-    fed = Feeding(rng.normal(size=(2, 4)), rng.random((2, 4)), rng.random(36))
-    found = Portrait(SHAPE, (2, 1), {"olsson": scores}, feeding=fed)
-    frame = tables.feeder_rows(found)
-    assert len(frame) == 8 and frame["times_random"].is_monotonic_decreasing
-    first = frame.iloc[0]
-    layer, head = int(first["head"][1]), int(first["head"][3])
-    assert first["part"] == pytest.approx(fed.trace[layer, head] * mean["previous_token"][layer, head])
-    assert first["times_random"] == pytest.approx(fed.composition[layer, head] / fed.random.mean())
+    found = Portrait(SHAPE, (2, 1), {"olsson": scores})
     rows = tables.score_rows(found)
     assert rows["at"].between(0, 1).all() and rows["mine"].sum() == 4
     rows = tables.score_rows(replace(found, kinds={"retrieval": np.arange(12.0).reshape(3, 4) - 1}))
@@ -241,7 +231,7 @@ def test_tables_tell_the_largest_first():
     assert "Retrieval" not in {*tables.score_rows(replace(found, kinds={"retrieval": np.full((3, 4), 0.007)}))["score"]}
     cells = tables.probe_cells(HeadOnProbe(np.array([[1, 0], [0.01, 0.99]]), ("a", "b")))
     assert cells[["destination", "source"]].to_numpy().tolist() == [[0, 0], [1, 1]]
-    for picture in (charts.score_strip(rows), charts.feeders(frame, 0.1), charts.pattern_map(cells, 2, (1,))):
+    for picture in (charts.score_strip(rows), charts.pattern_map(cells, 2, (1,))):
         assert json.dumps(picture.spec)
 
 
@@ -260,16 +250,6 @@ def test_orange_marks_where_heads_of_its_kind_look_and_only_if_it_does():
     cells = tables.probe_cells(HeadOnProbe(np.array([[1, 0], [0.5, 0.5]]), ("a", "b")))
     for offsets, marked in (((), [False] * 3), ((1,), [False, True, False])):
         assert [each["marked"] for each in charts.pattern_map(cells, 2, offsets).datasets["cells"]] == marked
-
-
-@pytest.mark.parametrize(
-    "times, words",
-    [((4.0, 2.5), "By weights, its keys read from **L0H0** (4.0 times random), then **L0H1** (2.5 times random)."),
-     ((1.1, 1.0), "By weights, no head feeds it clearly more than random heads would: at most 1.1 times as much.")],
-)  # fmt: skip
-def test_a_head_that_feeds_it_is_named_only_if_it_stands_out(times, words):
-    frame = pd.DataFrame({"head": ["L0H0", "L0H1"], "times_random": times})
-    assert tables.feeders_in_words(frame) == words
 
 
 def test_only_parts_that_the_work_measures_are_under_way(monkeypatch):

@@ -10,7 +10,7 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 
 PAGE, KEY = "pages/head.py", "head"  # the page, and the query parameter that names the head
 MOST = 4  # links side by side
-HELP = "Its own page: its scores, what feeds it, where it looks, the losses without it."
+HELP = "Its own page: its scores, where it looks, what it raises, the losses without it."
 
 
 def open_heads(names: Sequence[str], at: DeltaGenerator | None = None) -> None:

@@ -145,12 +145,6 @@ def show_text(key: str, name: str, text: str) -> None:
     st.session_state[f"{key}_menu"] = False  # the popover covers the result
 
 
-def open_passage(name: str, text: str) -> None:
-    """Opens Passage with a text."""
-    show_text("passage_text", name, text)
-    st.switch_page("pages/passage.py")
-
-
 def open_attention(name: str, text: str, head: str, token: int) -> None:
     """Opens Attention with a text, at a head and the token that it looks from, by its number in the text."""
     show_text("attention_text", name, text)

@@ -1,17 +1,12 @@
-"""Head screen: behavior, inputs and ablation of one attention head.
+"""Head screen: behavior and ablation of one attention head.
 
 `asking`: the choice of head and tasks, all in the address, and the steps to its neighbors
 `measuring`: stored parts, cheap ones measured on opening, and a button for each missing part
 `portrait`: its largest score, and its pattern on random tokens and in a text
 `ranks`: its place among all heads, by every score and every criterion
 `losses`: losses without it
-`idealised`: how much of its effect remains with an ideal pattern instead
 `in_texts`: where it looks in a text, which tokens it raises there, and the text's losses without it
-`in_corpus`: where it looks over many texts, the windows at which it fires most, and the losses there without it
-`corpus_tables`: these as rows, and as sentences
 `by_weights`: which tokens it raises wherever it looks at one
-`feeders`: which earlier heads feed it
-`all_heads`: all heads by any two scores, and a third as color
 `tables`: all of that as rows, and as sentences
 `charts`: all of that as pictures
 """

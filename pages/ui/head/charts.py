@@ -7,7 +7,6 @@ import pandas as pd
 
 from engine.views.colors import GREY, MARK
 from pages.ui.figures import charts
-from pages.ui.head.tables import STANDS_OUT
 
 ROOM = 1.6  # of the strip, for its text
 SIDE_PX, Y_AXIS_PX = 260, 60  # of a pattern; in a file it is square
@@ -113,72 +112,3 @@ def _places(n_heads: int, criteria: tuple[str, ...], tasks: tuple[str, ...]) -> 
     words = base.transform_calculate(words=words)
     ranks = charts.written(words, 12, align="right").encode(x=alt.value(alt.ExprRef("width")), text="words:N")
     return charts.template(40 * len(criteria) + charts.AXIS_PX, points, unsure, ranks)
-
-
-def feeders(frame: pd.DataFrame, random: float) -> charts.Picture:
-    """Returns `tables.feeder_rows`: previous-token score against K-composition, colored by layer; those that stand
-    out by name. Lines mark random heads, and the value from which a head stands out."""
-    named_ones = (frame["times_random"] >= STANDS_OUT) & (frame.index < 4)  # more overlap
-    named = frame.assign(label=frame["head"].where(named_ones, ""))
-    lines = pd.DataFrame({"composition": [random, STANDS_OUT * random], "words": ["random heads", "stands out"]})
-    highest = float(max(frame["composition"].max(), STANDS_OUT * random))
-    return charts.picture(_feeders(int(frame["layer"].max()) + 1, 1.1 * highest), heads=named, lines=lines)
-
-
-@charts.kept
-def _feeders(n_layers: int, highest: float) -> charts.Template:
-    x = alt.X("previous_token:Q", title="Previous-token score", scale=alt.Scale(domain=[0, 1.08], nice=False),
-              axis=alt.Axis(values=[0, 0.5, 1], format=".1f"))  # fmt: skip
-    y = alt.Y("composition:Q", title="K-composition", scale=alt.Scale(domain=[0, highest], nice=False))
-    tooltip = charts.tips(
-        "head:N|Head; previous_token:Q|Previous token|.2f; composition:Q|K-composition|.3f",
-        "times_random:Q|Times random|.1f",
-    )
-    base = charts.named_chart("heads").encode(x=x, y=y, tooltip=tooltip)
-    colour = charts.by_layer(n_layers, None if n_layers > 1 else ())  # a single layer needs no legend
-    points = base.mark_point(filled=True, size=90, opacity=0.85).encode(color=colour)
-    names = charts.written(base.transform_filter("datum.label != ''"), 12, align="left", dx=11, dy=-5)
-    edges = charts.named_chart("lines").encode(y="composition:Q")
-    line = edges.mark_rule(color=GREY, strokeDash=[4, 3])
-    named = charts.written(edges, 11, align="right", baseline="bottom", dy=-2)
-    named = named.encode(x=alt.value(alt.ExprRef("width")), text="words:N")
-    return charts.template(280, line, named, points, names.encode(text="label:N"))
-
-
-def distances(frame: pd.DataFrame) -> charts.Picture:
-    """Returns `corpus_tables.distance_rows`: the share of attention by range of distances."""
-    return charts.picture(_distances(), distances=frame)
-
-
-@charts.kept
-def _distances() -> charts.Template:
-    axis = alt.Axis(labelAngle=0, ticks=False, labelExpr="split(datum.label, '–')[0]")
-    x = alt.X("distance:O", title="Tokens back, from", sort=None, axis=axis)
-    y = alt.Y("share:Q", title="Share of attention", axis=alt.Axis(format="%", tickCount=4))
-    tooltip = charts.tips("distance:N|Tokens back; share:Q|Share of attention|.1%")
-    return charts.template(200, charts.named_chart("distances").mark_bar().encode(x=x, y=y, tooltip=tooltip))
-
-
-def all_heads(frame: pd.DataFrame, x: str, y: str, color: str) -> charts.Picture:
-    """Returns `all_heads.rows_of`: all heads by two scores, colored by a third or by layer, with this one ringed."""
-    n_layers = int(frame["layer"].max()) + 1 if color == "Layer" else 0
-    return charts.picture(_all_heads(x, y, color, n_layers), heads=frame)
-
-
-@charts.kept
-def _all_heads(x: str, y: str, color: str, n_layers: int) -> charts.Template:
-    clicked = alt.selection_point(name="head", fields=["layer", "head"], empty=False)
-    box = alt.selection_interval(name="box")
-    tooltip = charts.tips(
-        "name:N|Head",
-        *(f"{field}:Q|{title}|{charts.MAGNITUDE}" for field, title in (("x", x), ("y", y), ("color", color))),
-    )
-    scale = alt.Scale(zero=False, nice=True)
-    base = charts.named_chart("heads").encode(
-        x=alt.X("x:Q", title=x, scale=scale), y=alt.Y("y:Q", title=y, scale=scale), tooltip=tooltip
-    )
-    shade = alt.Color("color:Q", title=color, scale=alt.Scale(range=[GREY, MARK]))
-    colour = charts.by_layer(n_layers) if n_layers else shade
-    dots = base.mark_point(filled=True, size=80, opacity=0.8, cursor="pointer").encode(color=colour)
-    ring = base.transform_filter("datum.mine").mark_point(filled=False, size=220, stroke=MARK, strokeWidth=2.5)
-    return charts.template(380, dots.add_params(clicked, box), ring)

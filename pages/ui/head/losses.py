@@ -4,7 +4,7 @@ import streamlit as st
 
 from engine.texts.passages import LOG_BOOKS
 from pages.ui.figures.sheet import Sheet
-from pages.ui.head import charts, idealised, tables
+from pages.ui.head import charts, tables
 from pages.ui.head.measuring import Known, draw_missing
 
 EFFECTS = "Tasks without the head"
@@ -20,12 +20,11 @@ CONTEXT_HELP = (
 
 def section(known: Known, sheet: Sheet) -> None:
     """Draws the section."""
-    effects_at, ideal_at = st.container(key="wraps losses").columns(2, gap="large")
+    effects_at, context_at = st.container(key="wraps losses").columns(2, gap="large")
     with effects_at:
         _draw_effects(known, sheet)
+    with context_at:
         _draw_context(known)
-    with ideal_at:
-        idealised.section(known, sheet)
 
 
 def _draw_effects(known: Known, sheet: Sheet) -> None:

@@ -22,6 +22,7 @@ PART_HELP = "In the background; finished work is stored. Costs {cost} here."
 HEADS_HELP = "A pass over the questions without each head in turn: all heads of the model are ranked by it."
 REDRAW_S, PLACE_PX = 2.0, 200
 FIRST = ("probe", "texts")  # parts that are drawn on top
+ON_THE_BENCH = ("feeding", "ideal-texts", "ideal-tasks")  # `head` and `idealize` measure them
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class Known:
         )
 
     @property
+    def parts(self) -> tuple[str, ...]:
+        """Returns the parts that the screen shows."""
+        return shown_parts(self.asked)
+
+    @property
     def is_blank(self) -> bool:
         """Returns whether nothing that is drawn on top is known."""
         return not self.found.scores and self.found.probe is None and READ not in self.found.texts
@@ -56,7 +62,7 @@ class Known:
         """Returns the missing parts; none before everything stored has been read."""
         if not self.is_read:
             return []
-        return [name for name in self.asked.parts if name in self.found.left]
+        return [name for name in self.parts if name in self.found.left]
 
     def is_under_way(self, name: str) -> bool:
         """Returns whether this part is waiting for the worker or being measured."""
@@ -64,7 +70,12 @@ class Known:
 
     def slots(self) -> list[str]:
         """Returns the slots of all possible work."""
-        return [*self.work.watched(), *(self.part(name).slot for name in self.asked.parts)]
+        return [*self.work.watched(), *(self.part(name).slot for name in self.parts)]
+
+
+def shown_parts(asked: HeadRequest) -> tuple[str, ...]:
+    """Returns the parts that the screen shows of those that are asked for."""
+    return tuple(name for name in asked.parts if name not in ON_THE_BENCH)
 
 
 def look_up(target: Target, asked: HeadRequest) -> Known:
@@ -72,18 +83,18 @@ def look_up(target: Target, asked: HeadRequest) -> Known:
     read all of them, there are those of the previous run, or those that need no questions, which are read here: work
     under way has only what it measures."""
     since_s = time.monotonic()
-    work = Work(SLOT, asked.name, portrait(target, asked), is_uneven=True)
+    work = Work(SLOT, asked.name, portrait(target, asked, shown_parts(asked)), is_uneven=True)
     stored, is_read = work.stored(), work.is_read or work.under_way
     looked = Portrait(target.shape, asked.head)
-    work = replace(work, takes=lambda: known.takes_s(notes().get(NOW, asked.parts)))  # of the parts it is started for
+    work = replace(work, takes=lambda: known.takes_s(notes().get(NOW, known.parts)))  # of the parts it is started for
     if not work.under_way:
         notes().get(PROMISES, {}).pop(SLOT, None)  # of other parts
     known = Known(target, asked, looked, work, since_s, is_read)
     if (before := notes().get(SLOT, known)).work.key == work.key:
         looked = replace(before.found, failed={})
     if not is_read and not looked.done:
-        looked = portrait(target, asked, LOOKING).so_far(session())
-    ones = [looked, *stored, *(one.found for one in map(known.part, asked.parts))]
+        looked = portrait(target, asked, [name for name in known.parts if name in LOOKING]).so_far(session())
+    ones = [looked, *stored, *(one.found for one in map(known.part, known.parts))]
     known = notes()[SLOT] = replace(known, found=joined([known.found, *(one for one in ones if one is not None)]))
     if (ahead := cheap(known)) and not work.under_way:
         notes()[NOW] = ahead
@@ -113,7 +124,7 @@ def cheap(known: Known) -> list[str]:
 
 def draw_all(known: Known) -> None:
     """Draws the progress, or the button that measures the missing parts: at first those that do not take long."""
-    works = [known.work, *map(known.part, known.asked.parts)]
+    works = [known.work, *map(known.part, known.parts)]
 
     def draw() -> None:
         if not known.is_read:

@@ -21,7 +21,6 @@ from pages.ui.page.tables import better_or_worse, number, p_in_words, whole_perc
 
 CONTEXT = 22  # characters before a token
 OLSSON = VARIANTS[0]
-STANDS_OUT = 2.0  # times the K-composition of random heads, from which an earlier head is said to feed this one
 ON_STRIP = ("prefix_matching", "copying", "previous_token", "duplicate_token")  # those by weights have no unit
 ORACLE, CLEAR_P = "heads-oracle", 0.05
 NOTICEABLE = 0.01  # score of a kind of heads, a share or a probability, from which it is drawn
@@ -142,21 +141,6 @@ def shown_places(places: pd.DataFrame) -> pd.DataFrame:
     return shown.assign(criterion=shown["criterion"].map(ASKS))
 
 
-def feeder_rows(found: Portrait) -> pd.DataFrame:
-    """Returns one row for each earlier head, the largest composition with this head's keys first: that, also as a
-    multiple of random heads', its previous-token score, its trace and the product of both (`part`)."""
-    parts, fed = found.partners, found.feeding
-    if parts is None or fed is None or not parts.size:
-        return pd.DataFrame()
-    layer, head = np.indices(parts.shape).reshape(2, -1)
-    previous = found.scores[OLSSON].mean["previous_token"][: len(parts)].ravel()
-    names = [f"L{at}H{number}" for at, number in zip(layer, head, strict=True)]
-    frame = pd.DataFrame({"head": names, "layer": layer, "previous_token": previous, "trace": fed.trace.ravel()})
-    frame = frame.assign(part=parts.ravel(), composition=fed.composition.ravel())
-    frame["times_random"] = frame["composition"] / float(fed.random.mean())
-    return frame.sort_values("composition", ascending=False, ignore_index=True)
-
-
 def looked_rows(seen: HeadInText, count: int) -> pd.DataFrame:
     """Returns one row per pair of tokens, the largest weight first: from (with its context) and to."""
     words = seen.pieces
@@ -239,12 +223,10 @@ def of_interest(found: Portrait) -> dict[str, str]:
 
 
 def facts(found: Portrait) -> list[str]:
-    """Returns the accuracy clearly lost or gained without the head, and a head that clearly feeds it, as lines."""
-    cost = None if kinds(found) else _cost(found)  # the headline says it
+    """Returns the accuracy clearly lost or gained without the head, as lines, but for what the headline says."""
+    cost = None if kinds(found) else _cost(found)
     rows = [row for row in effect_rows(found).to_dict("records") if row["p"] < CLEAR_P and row != cost]
-    clear = [f"Without it **{_points(row['points'])}** on {row['task']} ({p_in_words(row['p'])})." for row in rows]
-    fed = feeder_rows(found)
-    return [*clear, *([feeders_in_words(fed, 1)] if len(fed) and fed["times_random"].max() >= STANDS_OUT else [])]
+    return [f"Without it **{_points(row['points'])}** on {row['task']} ({p_in_words(row['p'])})." for row in rows]
 
 
 def kinds(found: Portrait) -> list[str]:
@@ -286,16 +268,6 @@ def scores_in_words(found: Portrait) -> str:
     rows = score_rows(found)
     mine = rows[rows["mine"]]
     return "; ".join(f"{row['score']} {row['words']}" for row in mine.to_dict("records")) + "."
-
-
-def feeders_in_words(frame: pd.DataFrame, count: int = 3) -> str:
-    """Names at most `count` heads that feed it, as far as they stand out from random heads."""
-    listed = [f"**{row['head']}** ({number(row['times_random'], 1)} times random)"
-              for row in frame.head(count).to_dict("records") if row["times_random"] >= STANDS_OUT]  # fmt: skip
-    if not listed:
-        most = number(frame["times_random"].max(), 1)
-        return f"By weights, no head feeds it clearly more than random heads would: at most {most} times as much."
-    return f"By weights, its keys read from {', then '.join(listed)}."
 
 
 def _context_before(words: list[str], at: int) -> str:

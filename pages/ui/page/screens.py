@@ -67,7 +67,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "head",
             "Head",
             "pageview",
-            "What one attention head does: where it looks, what it raises, what feeds it, the losses without it.",
+            "What one attention head does: where it looks, what it raises, the losses without it.",
             "choose a head of interest, step with ‹ and ›, or type a name. The line on top describes each.",
         ),
     ),
