@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from engine.shapes import ModelShape
-from engine.studies.mechanisms import KINDS, RANDOM, Lost, Mechanisms, overlaps
+from engine.studies.mechanisms import KINDS, RANDOM, Lost, Mechanisms
 
 NEARLY = 0.75  # share of the heads of two kinds that makes them nearly the same
 
@@ -45,20 +45,7 @@ def finding(found: Mechanisms, shape: ModelShape) -> str:
     if others := [kind for kind in as_much if kind not in same]:
         words += f" {_listed(others).capitalize()} heads cost about as much."
     alone = _finding_of_exclusive(found, share) if found.settings.excludes else ""
-    return f"{words} {alone}".strip()  # the screen's headline is the first sentence
-
-
-def finding_of_scores(found: Mechanisms, shape: ModelShape) -> str:
-    """Returns which two kinds share most of their top heads, of those that are scored; "" with fewer than two."""
-    rows = overlaps(shape, found.scores)
-    if not rows:
-        return ""
-    most, n_kinds = max(rows, key=lambda row: row["shared"]), len(found.settings.kinds) - len(found.failed)
-    n, chance = most["n"], most["n"] ** 2 / shape.n_heads_total
-    words = f"Of their {n} top heads, {_listed([most['a'], most['b']])} heads share the most: {most['shared']}"
-    words += f" (by chance {chance:.0f})." if round(chance) else "."
-    left = "" if len(found.scores) == n_kinds else f" So far, {len(found.scores)} of {n_kinds} kinds are scored."
-    return words + left
+    return f"{words} {alone}".strip()
 
 
 def _what_examples_add(gain: float, lost: Lost, left: str) -> str:

@@ -231,15 +231,6 @@ def mechanisms(target: Target, setting: StudySettings, settings: MechanismSettin
     return composed(target, ("mechanisms", setting, settings), body)
 
 
-def scores_of_kinds(target: Target, setting: StudySettings, settings: MechanismSettings) -> Measurement[Mechanisms]:
-    """Returns the Mechanisms with the scores of heads so far, and nothing removed."""
-
-    def body(run: ComposedRun) -> Generator[Progress[Any], None, Mechanisms]:
-        return (yield from _scored(run, target, setting, settings, setting.n_judges))
-
-    return composed(target, ("scores of kinds", setting, settings), body, setting.n_judges * len(settings.kinds))
-
-
 def sets_of_heads(
     shape: ModelShape, settings: MechanismSettings, scores: Mapping[str, np.ndarray]
 ) -> list[RemovedHeads]:

@@ -14,7 +14,6 @@
 `attention`: parts of the Attention screen
 `training`: parts of the Training screen
 `in_context`: parts of the In context screen
-`mechanisms`: parts of the Mechanisms screen
 `correlations`: parts of the Correlations screen
 `sweeps`: parts of the Sweeps screen
 `study_report`: a study as a folder of figures with one report; it uses tables and charts of three screens

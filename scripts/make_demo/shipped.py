@@ -30,23 +30,21 @@ STORY = {"prune_story": "Remove induction heads"}
 # a text without the heads that STORY removes
 PASSAGE = {"passage_text": "Privet Drive, twice", "passage_mask": "L1H1-3 L3H5", "passage_heads": "0"}
 VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, and its address
-    **{name: (name, {}) for name in ("prune", "in_context", "correlations", "sweeps", "head", "mechanisms")},
+    **{name: (name, {}) for name in ("prune", "in_context", "correlations", "sweeps", "head")},
     "story": ("prune", STORY),
     "passage": ("passage", PASSAGE),
     "importance": ("importance", {"importance_what": "Gradient"}),
     "oracle": ("importance", {"importance_what": "Measured"}),  # which it opens with once that is stored
-    "exclusive": ("mechanisms", {"mechanisms_exclusive": "true"}),  # what the screen says to try
     "transfer": ("sweeps", {"sweeps_what": "Transfer"}),
 }
 # not the speed of a machine, which is measured on each
 KINDS = {*"activity answers attribution importance induction magnitudes perplexity texts tokenloss".split(),
-         "entity induction", "retrieval", "function vectors", "vector switch", "head in text",
-         "head on probe", "head ov"}  # fmt: skip
+         "entity induction", "retrieval", "function vectors", "head in text", "head on probe", "head ov"}  # fmt: skip
 # of the last kernels alone, as kernels change no loss by as much as 0.001 nats: large kinds, and all of large views
 ONCE = {"attribution", "tokenloss"}
 LARGE_VIEW = "head"
 # views with records of the last kernels alone
-OF_ONE_KERNEL = ("in_context", "correlations", "head", "heads", "oracle", "mechanisms", "exclusive")
+OF_ONE_KERNEL = ("in_context", "correlations", "head", "heads", "oracle")
 # what Head shows on top of some other heads: those that the story and In context name
 HEADS, TOP_OF_HEADS = ("L1H1", "L1H3", "L3H5", "L0H4", "L0H5"), "heads"
 # by scores of other kernels, a few of its orders differ: `--add` measures these on top, after all has been written
@@ -88,12 +86,9 @@ def measure(view: str) -> None:
 
     from engine import shipped
     from engine.accuracy import evaluation
-    from engine.heads.vector_switch import switched_on
     from engine.models.session import Session
     from engine.progress import final
-    from engine.questions.word_pairs import included_tasks
     from engine.records import Key, encode
-    from pages.ui.mechanisms import vector
     from pages.ui.page import runtime
 
     found, read = dict[bytes, tuple[bytes, bytes]](), Session.record
@@ -114,9 +109,6 @@ def measure(view: str) -> None:
         wanted = top_of_heads(origin) if view == TOP_OF_HEADS else dict(origin.measurements)
         if view == "oracle":
             wanted["Heads together"] = together(origin)
-        if view == "mechanisms":
-            target = origin.measurements["Kinds of heads"].target
-            wanted[vector.NAME] = switched_on(target, included_tasks(target.identity.folder)[0])
         for name, measurement in wanted.items():
             print(f"{os.environ['HEADROOM_CACHE']}: {origin.screen}, {name}", flush=True)
             final(measurement.run(runtime.session()))

@@ -13,7 +13,7 @@ from engine.errors import HeadroomError
 from engine.heads import function_vectors as module
 from engine.heads.function_vectors import function_vectors, mean_outputs
 from engine.heads.vector_prompt import guesses_with_vector
-from engine.heads.vector_switch import vector_switch
+from engine.heads.vector_switch import SPLITS, TEST, TRAIN, VectorSwitch, vector_switch
 from engine.importance.importance import importance
 from engine.measurement import single
 from engine.models.added_vector import function_vector
@@ -181,3 +181,10 @@ def test_the_head_that_tells_that_examples_are_right_is_found(tiny_opt, tmp_path
         assert switch.switched[split].shape == (2, len(asked)) and switch.switched[split].all()
         assert switch.few[split].mean() > 0.9 and not switch.zero[split].any()
     assert switch.best_layer == 0 and switch.lift.difference == 1
+
+
+def test_the_layer_is_chosen_on_train_pairs_and_judged_on_test_pairs():
+    none, train, test = np.zeros(50, bool), np.zeros((3, 50), bool), np.zeros((3, 50), bool)
+    train[1, :20], test[1, :30], test[2, :40] = True, True, True
+    found = VectorSwitch((), {}, dict.fromkeys(SPLITS, none), {TRAIN: train, TEST: test})
+    assert found.best_layer == 1 and found.lift.difference == 0.6

@@ -28,7 +28,6 @@ SCREENS = {
     ),
     "attention": ({"attention_text": "Privet Drive, twice", "attention_heads": "L0H1"}, ""),
     "in_context": ({"incontext_texts": "3", "incontext_mask": "L0H1"}, ""),
-    "mechanisms": ({"mechanisms_tasks": "demo_copy", "mechanisms_shots": "1"}, "Measure 5 kinds"),
     "correlations": ({"correlations_tasks": "demo_copy,demo_walk", "correlations_shots": "0"}, "Measure "),
     "bench": ({"bench_evaluate_mask": "L0H1", "bench_evaluate_limit": "16"}, "Measure"),
     "sweeps": ({"sweeps_tasks": "demo_copy", "sweeps_shots": "0", "sweeps_limit": "16"}, "Measure"),

@@ -12,7 +12,7 @@ from tests import hub_stand_in as stand_in
 from tests.pages.conftest import WAIT_S, button, figure, level, said, settled, slide
 
 TINY = "someone/tiny"
-SCREENS = ["prune", "importance", "induction", "passage", "continuation", "attention", "in_context", "mechanisms",
+SCREENS = ["prune", "importance", "induction", "passage", "continuation", "attention", "in_context",
            "correlations", "sweeps", "head", "bench"]  # fmt: skip
 
 

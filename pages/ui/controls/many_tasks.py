@@ -49,7 +49,7 @@ def local_tasks(data_dir: str | None) -> list[str]:
     return suited(found, chosen().spec.is_demo)
 
 
-def reserve_finding(key: str = "finding-long") -> DeltaGenerator:
+def reserve_finding(key: str) -> DeltaGenerator:
     """Draws the place of a screen's finding, which is known after its parts, so that these do not move."""
     where = st.container(key=key)
     mark("finding", "reserved", where)  # an empty container has no height

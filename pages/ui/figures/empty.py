@@ -25,17 +25,6 @@ _CELLS = "".join(
     for x, shade in enumerate(row)
 )
 _TALL_PX = 560  # of one of two charts side by side, as high as these
-_ROWS = "".join(
-    f'<rect x="0" y="{160 + 84 * row}" width="80" height="10" rx="3"/>'
-    f'<rect x="110" y="{148 + 84 * row}" width="300" height="56" rx="5" opacity="0.3"/>'
-    for row in range(4)
-)
-_DOTS = "".join(
-    f'<rect x="20" y="{65 + 48 * row}" width="110" height="10" rx="3" opacity="0.6"/>'
-    f'<rect x="{middle - 40}" y="{69 + 48 * row}" width="80" height="2"/>'
-    f'<circle cx="{middle}" cy="{70 + 48 * row}" r="7"/>'
-    for row, middle in enumerate((220, 220, 240, 260, 330, 330))
-)
 _HEADING = '<rect x="0" y="10" width="170" height="14" rx="3"/>'
 _BOXES = "".join(f'<rect x="{x}" y="62" width="197" height="38" rx="5" opacity="0.4"/>' for x in (0, 213))
 _LOSSES = "".join(
@@ -59,8 +48,6 @@ SKETCHES = {  # what a chart looks like, without a value in it
     "curves": f'<path {_LINE}="3" d="M20 20 L120 26 L170 40 L205 95 L250 118"/>'
     f'<path {_LINE}="3" opacity="0.5" d="M20 20 L70 34 L120 62 L170 88 L250 120"/>'
     f'<path {_LINE}="1" opacity="0.35" d="M20 4 V132 H250"/>',
-    "intervals": f"{_HEADING}{_ROWS}",
-    "dots": f"{_HEADING}{_DOTS}",
     "losses": f'{_HEADING}{_LOSSES}<rect x="0" y="345" width="170" height="14" rx="3"/>'
     '<rect x="140" y="460" width="270" height="70" opacity="0.3"/>',
     "heads": f'{_HEADING}<rect x="0" y="38" width="210" height="36" rx="5" opacity="0.4"/>'

@@ -116,13 +116,6 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "press “Restore all”, then drag “Attention heads pruned”: the curves part where the text repeats.",
         ),
         Screen(
-            "mechanisms",
-            "Mechanisms",
-            "compare_arrows",
-            "Which kind of heads in-context learning needs: induction, function vector, retrieval, and others.",
-            "switch “Heads of one kind alone” on and off: what a kind costs without the shared heads.",
-        ),
-        Screen(
             "correlations",
             "Correlations",
             "grid_on",

@@ -19,7 +19,7 @@ from engine.progress import final
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies import mechanisms as module
-from engine.studies.mechanism_findings import finding, finding_of_scores
+from engine.studies.mechanism_findings import finding
 from engine.studies.mechanisms import (
     FULL,
     RANDOM,
@@ -30,7 +30,6 @@ from engine.studies.mechanisms import (
     mean_of_tasks,
     mechanisms,
     overlaps,
-    scores_of_kinds,
     sets_of_heads,
 )
 from engine.studies.surveys import StudySettings
@@ -145,21 +144,12 @@ def test_the_largest_share_is_measured_first_and_scores_before_it(tiny_opt, tmp_
     tasks = (str(write_questions(tmp_path / "a.jsonl")),)
     target, setting = target_in(session, tiny_opt, "fp32"), StudySettings(LoadSpec(), n_questions=4, n_ranking=4)
     settings = MechanismSettings(tasks, 1, (250, 500), ("importance", "induction"), False, 1)
-    scored = final(scores_of_kinds(target, setting, settings).run(session))
-    assert [*scored.scores] == ["importance", "induction"] and not scored.answered
-    assert scores_of_kinds(target, setting, settings).stored(session) is not None
     steps = [step.value for step in mechanisms(target, setting, settings).run(session) if step.value is not None]
+    scored = next(each for each in steps if len(each.scores) == 2)
+    assert [*scored.scores] == ["importance", "induction"] and not scored.answered
     new = [{*after.answered} - {*before.answered} for before, after in pairwise(steps)]
     assert [each.share for found in new for each in found] == [0, 500, 500, 500, 250, 250, 250]
     assert [*steps[-1].answered] == sets_of_heads(target.shape, settings, steps[-1].scores), "and listed as before"
-
-
-def test_the_finding_of_scores_names_the_kinds_that_share_most():
-    settings = MechanismSettings(("task",), kinds=("induction", "function vector", "retrieval"))
-    words = (
-        "Of their 3 top heads, induction and function-vector heads share the most: 2. So far, 2 of 3 kinds are scored."
-    )
-    assert finding_of_scores(Mechanisms(settings, SCORES), SHAPE) == words
 
 
 def test_late_heads_share_the_layers_before_and_answer_as_set_by_set(tiny_opt, tmp_path, session, monkeypatch):
