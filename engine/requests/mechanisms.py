@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
-from engine import charts
 from engine.errors import HeadroomError, UsageError
 from engine.heads.fills import FILLS
 from engine.heads.induction import best_heads
@@ -44,9 +42,9 @@ from engine.studies.mechanisms import (
 from engine.studies.surveys import StudySettings
 from engine.training.measuring import target_at
 from engine.training.trajectory import series_of
-from engine.views.view import text_view
+from engine.views.mechanisms import N_BEST, mechanisms_view, series_view
 
-N_BEST, MOST_SETS = 10, 20
+MOST_SETS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,24 +122,8 @@ class CompareMechanisms(OnRay, WithData, OfModel):
             "gain_points": found.gain, "finding": finding(found, shape), "best": best, "depth": depth,
             "overlaps": shared, "rows": rows, "not_measured": dict(found.failed), "out": self.out,
         }  # fmt: skip
-        manner = found.settings.specs[0].manner
-        lines = [finding(found, shape), f"gain from {self.shots} examples{manner}: {found.gain:+.1f} points"]
-        lines += [_line(row) for row in rows]
-        lines += [f"{kind}: {', '.join(names)}; mean depth {depth[kind]:.2f}" for kind, names in best.items()]
-        lines += [f"{each['a']} and {each['b']}: {each['shared']} of the top {each['n']} shared, Spearman "
-                  f"{each['srcc']:+.2f}" for each in shared]  # fmt: skip
-        lines += [f"not measured: {kind}: {reason}" for kind, reason in found.failed.items()]
-        lines.append(f"{len(found.answered)} sets of heads")
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
-        plot = partial(
-            charts.bars,
-            [row | {"set": f"{_set_of(row)}, {100 * row['share']:g}%"} for row in rows],
-            "set|Heads removed",
-            "points_lost|Gain from examples lost, points",
-            "low",
-            "high",
-        )
-        return Result(found, fields, text_view("\n".join(filter(None, lines))), files, plot=plot)
+        return Result(found, fields, mechanisms_view(found, shape), files)
 
     def _of_series(self, run: RequestRun) -> Result:
         import pandas as pd
@@ -161,14 +143,8 @@ class CompareMechanisms(OnRay, WithData, OfModel):
         failed = {step: dict(each.failed) for step, each in found.items() if each.failed}
         fields = {"series": series.name, "gain_points": gains, "kinds": kinds, "rows": rows, "not_measured": failed,
                   "out": self.out}  # fmt: skip
-        lines = [*_table(gains, [*kinds], top), *(_first_line(*each) for each in kinds.items())]
-        lines += [
-            f"not measured: step {step}, {kind}: {why}" for step, of in failed.items() for kind, why in of.items()
-        ]
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
-        lost = "points_lost|Gain from examples lost, points"
-        plot = partial(charts.curves, top, "step|Training step", lost, "kind|Heads removed")
-        return Result(found, fields, text_view("\n".join([*lines, f"{len(found)} snapshots"])), files, plot=plot)
+        return Result(found, fields, series_view(found, top, kinds), files)
 
 
 def _first_steps(rows: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:
@@ -178,30 +154,3 @@ def _first_steps(rows: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:
     half = [row["step"] for row in rows if most > 0 and row["score"] >= most / 2]
     needed = [row["step"] for row in rows if row["beyond_random"]]
     return {"half_of_highest_score": min(half, default=None), "beyond_random": min(needed, default=None)}
-
-
-def _first_line(kind: str, first: Mapping[str, int | None]) -> str:
-    half, needed = first.values()
-    words = f"{kind}: half of its highest score {'at no step' if half is None else f'from step {half:,}'}"
-    return f"{words}, beyond random {'at no step' if needed is None else f'from step {needed:,}'}"
-
-
-def _table(gains: Mapping[int, float], kinds: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    cells = {(row["step"], row["kind"]): f"{row['score']:.2g} {row['points_lost']:+.1f}{'*' * row['beyond_random']}"
-             for row in rows}  # fmt: skip
-    lines = [f"{'step':>9} {'gain':>7}" + "".join(f"{kind:>18}" for kind in kinds)]
-    lines += [f"{step:>9,} {gain:>+7.1f}" + "".join(f"{cells.get((step, kind), '-'):>18}" for kind in kinds)
-              for step, gain in gains.items()]  # fmt: skip
-    return [*lines, "by kind: mean score of its top heads, points of the gain lost without them; *: beyond random"]
-
-
-def _set_of(row: dict[str, Any]) -> str:
-    """Returns a set of heads as text, such as "induction, exclusive"."""
-    kind = f"{row['kind']} {row['draw'] + 1}" if row["kind"] == RANDOM else row["kind"]
-    return kind + (", exclusive" if row["exclusive"] else "")
-
-
-def _line(row: dict[str, Any]) -> str:
-    words = f"{_set_of(row):<28} {100 * row['share']:>4.0f}% "
-    words += f"{row['points_lost']:>+7.1f} points lost ({row['low']:+.1f} to {row['high']:+.1f})"
-    return words + (", beyond random" if row["beyond_random"] else "")

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from engine import charts
 from engine.errors import HeadroomError, UsageError
 from engine.files import named
 from engine.heads.induction import best_heads, induction
@@ -46,9 +45,9 @@ from engine.studies.surveys import (
     together,
     written_row,
 )
+from engine.views.correlation import correlation_view
 from engine.views.sweep import statements_view, sweep_view
-from engine.views.view import View, text_view
-from engine.views.words import not_measured
+from engine.views.view import View
 
 if TYPE_CHECKING:
     from engine.studies.sweeps import Point, Swept
@@ -127,20 +126,12 @@ class Correlate(OnRay, OfManyTasks):
         of_tasks = [row for row in rows if row["kind"] == "tasks" and not {row["a"].name, row["b"].name} & aside]
         counts = sorted({task.shots for task in self.grid()})
         means = {str(shots): _mean([row["srcc"] for row in of_tasks if row["a"].shots == shots]) for shots in counts}
-        lines = [f"{shots} shots: mean SRCC of two tasks {'undefined' if mean is None else f'{mean:.3f}'}"
-                 for shots, mean in means.items()]  # fmt: skip
         fields = {"what": self.score, "n": self.order_questions, "tasks": len(found.scores), "mean_srcc": means,
                   "rows": table, "out": self.out}  # fmt: skip
-        if found.scores:
-            best = _best(together(self.settings(), found.scores).scores)
-            fields["best"] = best
-            lines.append(f"most important, by the mean of {self.aggregate}: "
-                         + ", ".join(f"{name} {score:.4g}" for name, score in best))  # fmt: skip
+        best = _best(together(self.settings(), found.scores).scores) if found.scores else []
+        fields |= {"best": best} if best else {}
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(table)))
-        pairs = [{side: f"{row[side]}, {row['at']}" for side in ("a", "b")} | {"srcc": row["srcc"]} for row in table]
-        plot = partial(charts.grid, pairs, "a|Ranking", "b|Ranking", "srcc|Spearman correlation, -1 to 1")
-        lines += not_measured({in_words(task): reason for task, reason in found.failed.items()})
-        return _result(found, found.failed, text_view("\n".join(lines)), fields, files=files, plot=plot)
+        return _result(found, found.failed, correlation_view(table, means, best, found.failed), fields, files=files)
 
 
 @dataclass(frozen=True, kw_only=True)

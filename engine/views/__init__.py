@@ -8,6 +8,8 @@
 `importance`: scores of heads, FFNs or layers
 `criteria`: pruning criteria compared with random orders
 `induction`: induction scores of heads
+`correlation`: how far rankings of tasks agree
+`mechanisms`: what in-context learning loses without kinds of heads
 `sweep`: accuracy over tasks and levels, and a study's statements
 `heads`: what one head does, and what ideal patterns leave
 `corpus`: where heads look in a corpus

@@ -186,7 +186,7 @@ def test_figures_are_set_in_the_font_that_comes_along(folder):
 def test_induction_scores_stand_beside_the_tasks(cli, tiny, tmp_path):
     tasks = ("--tasks", "demo_copy,demo_lookup", "--shots", 0, "--order-questions", 8)
     code, out, _ = cli("correlate", *tiny, *tasks, "--induction", "--out", tmp_path / "pairs.csv")
-    assert code == 0 and "mean SRCC of two tasks" in out
+    assert code == 0 and "Mean rank correlation of two tasks" in out
     one = ("--task", "demo_copy", "--shots", 0, "--limit", 8, "--sample", "stratified")
     assert cli("importance", *tiny, *one, "--out", tmp_path / "heads.csv")[0] == 0
     assert cli("induction", *tiny, "--out", tmp_path / "induction.csv")[0] == 0

@@ -14,12 +14,12 @@ def test_the_command_prints_the_kinds_and_writes_the_rows(tiny_opt, tmp_path, cl
     assert code == 0, lines
     rows = pd.read_csv(tmp_path / "rows.csv")
     assert rows["kind"].tolist() == ["induction", "importance", "random"] and rows["n_heads"].tolist() == [1, 1, 1]
-    assert "induction and importance: " in printed and "gain from 1 examples" in printed
+    assert "Heads of each kind:" in printed and "points from 1 example:" in printed
     labels = ("--labels", "unrelated", *more[:1], "induction", *more[4:])
     code, printed, _ = cli(
         "mechanisms", *options[:4], "--tasks", "demo_outfit", "--shots", "1", "--limit", "8", *labels
     )
-    assert code == 0 and "gain from 1 examples, unrelated labels" in printed
+    assert code == 0 and "1 example, unrelated labels" in printed
     code, _, lines = cli("mechanisms", *options, "--series", "runs/curriculum")
     assert code == 2 and "leave out --model" in lines[0]
     code, _, lines = cli("mechanisms", *options, "--kinds", "magic")
@@ -38,4 +38,4 @@ def test_a_series_tells_at_which_step_each_kind_comes(tmp_path, told, cli):
     half = found["kinds"]["induction"]["half_of_highest_score"]
     assert half == min(step for step, score in of_kind.items() if score >= of_kind.max() / 2)
     _, printed, _ = cli("mechanisms", *series, *more)
-    assert "induction: half of its highest score from step" in printed and printed.count("9,765") >= 1
+    assert "Half of its highest score from step" in printed and printed.count("9,765") >= 1

@@ -1,0 +1,93 @@
+"""What in-context learning loses without kinds of heads, of one model and along a training run."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from engine.heads.induction import best_heads
+from engine.shapes import ModelShape
+from engine.studies.mechanism_findings import finding, finding_of_scores
+from engine.studies.mechanisms import Mechanisms, depths, overlaps
+from engine.views import kit
+from engine.views.correlation import square
+from engine.views.view import Column, Part, View
+from engine.views.words import counted, listed, not_measured, number
+
+N_BEST = 10
+LOST = {
+    "points_lost": Column("Gain from examples lost, points", "+.1f"),
+    "low": Column("95% from", "+.1f"),
+    "high": Column("to", "+.1f"),
+    "beyond_random": Column("Beyond random", help="Clear, and clearly more than without each random set."),
+}
+
+
+def mechanisms_view(found: Mechanisms, shape: ModelShape) -> View:
+    """What is lost of the gain from examples without each kind of heads, next to as many random ones; the best heads of
+    each kind; and how many two kinds share."""
+    rows = [row | {"set": _name(row)} for row in found.rows(shape)]
+    examples = f"{counted(found.settings.shots, 'example')}{found.settings.specs[0].manner}"
+    parts = [
+        Part(
+            f"Heads removed, of a gain of {number(found.gain, 1, sign=True)} points from {examples}",
+            rows,
+            {"set": Column("Heads removed"), **LOST, "heads": Column("Which")},
+            partial(kit.intervals, y="set", x="points_lost", low="low", high="high", clear="beyond_random"),
+            "Points of the gain from examples that are lost, each random set a point; colored: beyond random.",
+        ),
+        _kinds(found, shape),
+        _shared(found, shape),
+    ]
+    words = finding(found, shape) or finding_of_scores(found, shape)
+    first, _, others = words.partition(". ")
+    headline = f"**{first.removesuffix('.')}.** {others}".strip() if words else ""
+    return View(headline, parts, not_measured(found.failed))
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    """A set of heads, such as "induction alone, 10%"; random sets of as many heads share their name."""
+    return f"{row['kind']}{' alone' * row['exclusive']}, {100 * row['share']:g}%"
+
+
+def _kinds(found: Mechanisms, shape: ModelShape) -> Part:
+    depth = depths(shape, found.scores)
+    rows = [
+        {"kind": kind, "depth": depth[kind], "heads": " ".join(name for name, _ in best_heads(scores, N_BEST))}
+        for kind, scores in found.scores.items()
+    ]
+    columns = {"kind": Column("Kind"), "depth": Column("Mean depth, 0 to 1", ".2f"), "heads": Column("Best heads")}
+    return Part("Heads of each kind", rows, columns)
+
+
+def _shared(found: Mechanisms, shape: ModelShape) -> Part:
+    pairs = overlaps(shape, found.scores)
+    rows, n = square(pairs), pairs[0]["n"] if pairs else 0
+    columns = {"a": Column("Kind"), "b": Column("Other kind"), "shared": Column(f"Shared of the top {n}"),
+               "srcc": Column("Rank correlation", "+.2f")}  # fmt: skip
+    draw = partial(kit.matrix, x="a", y="b", value="shared")
+    return Part("Heads that two kinds share", rows, columns, draw, finding_of_scores(found, shape))
+
+
+def series_view(
+    found: Mapping[int, Mechanisms], rows: Sequence[Mapping[str, Any]], first: Mapping[str, Mapping[str, int | None]]
+) -> View:
+    """What is lost without the top heads of each kind at each step of a training run. `rows`: of the largest sets;
+    `first`: by kind, the first steps with half of its highest score and with a loss beyond random."""
+    columns = {"step": Column("Training step", ","), "gain": Column("Gain from examples, points", "+.1f"),
+               "kind": Column("Heads removed"), "score": Column("Mean score", ".2g"), **LOST}  # fmt: skip
+    draw = partial(kit.curves, x="step", y="points_lost", by="kind")
+    rows = [row | {"gain": found[row["step"]].gain} for row in rows]
+    steps = {"kind": Column("Kind"), "half_of_highest_score": Column("Half of its highest score from step", ","),
+             "beyond_random": Column("Beyond random from step", ",")}  # fmt: skip
+    needed = {kind: step["beyond_random"] for kind, step in first.items() if step["beyond_random"] is not None}
+    if needed:
+        words = listed([f"{kind} heads from step {step:,}" for kind, step in needed.items()])
+        words = f"**Examples need {words}**: without them, clearly more is lost than without random heads"
+    else:
+        words = f"**No kind of heads is needed beyond random heads** at any of {counted(len(found), 'snapshot')}"
+    parts = [
+        Part("Gain from examples lost, by training step", rows, columns, draw),
+        Part("When each kind comes", [{"kind": kind, **step} for kind, step in first.items()], steps),
+    ]
+    failed = {f"step {step}, {kind}": why for step, each in found.items() for kind, why in each.failed.items()}
+    return View(f"{words}.", parts, not_measured(failed))
