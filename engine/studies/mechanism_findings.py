@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from engine.shapes import ModelShape
-from engine.studies.mechanisms import KINDS, RANDOM, Lost, Mechanisms
+from engine.studies.mechanisms import KINDS, RANDOM, Lost, Mechanisms, overlaps
 
 NEARLY = 0.75  # share of the heads of two kinds that makes them nearly the same
 
@@ -46,6 +46,17 @@ def finding(found: Mechanisms, shape: ModelShape) -> str:
         words += f" {_listed(others).capitalize()} heads cost about as much."
     alone = _finding_of_exclusive(found, share) if found.settings.excludes else ""
     return f"{words} {alone}".strip()
+
+
+def finding_of_scores(found: Mechanisms, shape: ModelShape) -> str:
+    """Returns which two kinds share most of their top heads; "" with fewer than two."""
+    rows = overlaps(shape, found.scores)
+    if not rows:
+        return ""
+    most = max(rows, key=lambda row: row["shared"])
+    n, chance = most["n"], most["n"] ** 2 / shape.n_heads_total
+    words = f"Of their {n} top heads, {_listed([most['a'], most['b']])} heads share the most: {most['shared']}"
+    return words + (f" (by chance {chance:.0f})." if round(chance) else ".")
 
 
 def _what_examples_add(gain: float, lost: Lost, left: str) -> str:
