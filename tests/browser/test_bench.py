@@ -1,0 +1,41 @@
+"""Each measurement runs on the bench by keyboard alone, with what its form begins with."""
+
+import pytest
+
+from engine.requests import REQUESTS
+from tests.conftest import some_of
+
+MEASURED = [each.command for each in REQUESTS if each.group]
+MOST_TABS = 80
+IN_FOCUS = "found => document.activeElement?.closest(found) !== null"
+
+
+def tab_to(page, found):
+    """Presses Tab until something in an element of this selector has the focus."""
+    for _ in range(MOST_TABS):
+        page.keyboard.press("Tab")
+        if page.evaluate(IN_FOCUS, found):
+            return
+    raise AssertionError(f"Tab does not reach {found}")
+
+
+@pytest.mark.slow("measures on the bench")
+@pytest.mark.thorough
+@pytest.mark.parametrize("command", some_of(MEASURED, 2))
+def test_a_measurement_is_chosen_and_run_by_keyboard(command, page, address):
+    page.goto(f"{address}/bench")
+    page.locator(".st-key-bench_form [data-testid=stCode]").wait_for()
+    tab_to(page, ".st-key-bench_measurement")
+    page.keyboard.type(f"{command}:")
+    page.keyboard.press("Enter")
+    page.locator(f"text=/headroom {command}\\b/").first.wait_for()
+    if command == "check":  # of published models alone
+        page.locator("[data-testid=stAlert]").wait_for()
+        return
+    result = page.locator("[class*=st-key-finding_section], [data-testid=stText]").first
+    page.locator("[class*=st-key-offer]").or_(result).first.wait_for()
+    if not result.is_visible():
+        tab_to(page, "[class*=st-key-offer]")
+        page.keyboard.press("Enter")
+        result.wait_for()
+    assert page.locator("[data-testid=stAlert]").count() == 0
