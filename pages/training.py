@@ -16,7 +16,7 @@ from pages.ui.training.choosing import choose, draw_followed, draw_made
 from pages.ui.training.finding import finding
 from pages.ui.training.live import draw_live
 from pages.ui.training.measuring import draw_unmeasured, work_of
-from pages.ui.training.origin import origin, recipes
+from pages.ui.training.origin import origin
 from pages.ui.training.passage import passage
 from pages.ui.training.slider import draw_field, moment, slider
 from pages.ui.training.statements import statements
@@ -46,7 +46,6 @@ view = sections.TrainingFrames.of(choice.runs, choice.log, at)
 with st.container():  # one block: a slide shows all of it, in smaller type if need be
     slider(choice.runs, view.look, at)
     sections.first_charts(view, sheet)
-sheet.tables["Runs"] = recipes(view.runs)
 if not presenting():  # a slide shows one screen, and these sections are below it
     draw_followed(choice, at)
     draw_made(choice.runs)

@@ -7,11 +7,13 @@ import pytest
 from playwright.sync_api import expect
 
 from engine.checkpoints.names import RECIPE
+from engine.training.recipe import Recipe
+from engine.training.running import begin
 from engine.training.trajectory import encode
 from pages.ui.training.runs import RECORD
 from tests import synthetic_runs
 from tests.benchmarks.browser import served
-from tests.browser.conftest import await_mark, keyed
+from tests.browser.conftest import await_mark
 from tests.conftest import REPOSITORY
 
 NAMES = "2-layers,1-layer-smeared"
@@ -70,13 +72,13 @@ POINTS = """() => {
 def test_charts_grow_and_cancel_works(page, tmp_path):
     words = " ".join(f"word{number * number % 9973}" for number in range(60_000))
     (tmp_path / "words.txt").write_text(words, encoding="utf-8")
-    script = tmp_path / "page.py"
-    script.write_text(PAGE.format(code=str(REPOSITORY), folder=str(tmp_path / "runs")), encoding="utf-8")
-    own = "live_layers=1&live_heads=2&live_width=16&live_context=16&live_batch=1&live_thousand_tokens=100"
+    script, run = tmp_path / "page.py", tmp_path / "runs" / "own"
+    script.write_text(PAGE.format(code=str(REPOSITORY), folder=str(run.parent)), encoding="utf-8")
+    begin(run, Recipe(1, 2, 16, 16, batch=1, tokens=100_000), tmp_path / "words.txt")
     with served(script, REPOSITORY) as address:
-        page.goto(f"{address}/?{own}&live_text={tmp_path / 'words.txt'}")
+        page.goto(address)
         page.get_by_role("button", name="Recipes").click()
-        keyed(page, "train own").get_by_role("button").click()
+        page.get_by_role("button", name="Resume own").click()
         page.get_by_role("button", name="Cancel").wait_for()
         page.wait_for_function(f"({POINTS})() >= 2")
         before = page.evaluate(POINTS)
@@ -86,5 +88,4 @@ def test_charts_grow_and_cancel_works(page, tmp_path):
         page.get_by_role("button", name="Cancel").dispatch_event("click")  # what is unfolded may lie over it
         await_mark(page, "job", "cancelled")
         page.get_by_role("button", name="Resume", exact=True).wait_for()
-    run = tmp_path / "runs" / "own"
     assert (run / "state.pt").is_file() and not (run / "step6250").exists()

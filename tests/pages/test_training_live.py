@@ -15,8 +15,7 @@ from pages.ui.training import live, live_charts
 from tests.conftest import HANG_S
 from tests.pages.conftest import button, charts_of
 
-OWN = {"live_layers": 1, "live_heads": 2, "live_width": 16, "live_context": 16, "live_batch": 4, "live_seed": 3,
-       "live_thousand_tokens": 3, "live_repeats": 25, "live_smeared": "true"}  # fmt: skip
+TINY = Recipe(1, 2, 16, 16, smeared=True, batch=4, rate=0.001, tokens=3000, repeats=0.25, period=(2, 8), seed=3)
 LINE = {"step": 0, "tokens": 0, "loss": 6.0, "icl": 0.0, "first_copy": 6.0, "second_copy": 5.0,
         "prefix_matching": [[0.1, 0.2]], "previous_token": [[0.3, 0.4]], "seconds": 2.0}  # fmt: skip
 
@@ -43,14 +42,12 @@ def text(tmp_path):
 
 
 @pytest.fixture
-def opened(text, tmp_path):
-    """Opens the section in a new session, a tiny recipe in the address."""
+def opened(tmp_path):
+    """Opens the section in a new session."""
     st.cache_resource.clear()
 
-    def opened(**parameters):
+    def opened():
         at = AppTest.from_function(section, args=(str(tmp_path / "runs"),), default_timeout=HANG_S)
-        for name, value in (OWN | {"live_text": str(text)} | parameters).items():
-            at.query_params[name] = str(value)
         at.run()
         assert not at.exception, at.exception
         return at
@@ -60,53 +57,54 @@ def opened(text, tmp_path):
     st.cache_resource.clear()
 
 
-def test_a_click_trains_and_the_result_opens_everywhere(opened, tmp_path):
-    at, runs = opened(), tmp_path / "runs"
-    assert not charts_of(at) and button(at, "Train two tiny models live, about 2 min")
-    button(at, "Train it").click().run()
-    slot = f"training {runs / 'own'}"
-    assert live.trainings().snapshot(slot) is not None and len(charts_of(at)) == 5
-    live.trainings().join(slot, HANG_S)
-    at = opened()  # the page is loaded again: it finds what was trained
-    [run] = runs_in(runs)
-    assert run.is_done and run.recipe == Recipe(1, 2, 16, 16, smeared=True, batch=4, rate=0.001, tokens=3000,
-                                                repeats=0.25, period=(2, 8), seed=3)  # fmt: skip
-    spec = charts_of(at)[0]
-    assert spec["title"]["text"] == live_charts.HEADS["prefix_matching"] and "25% repeats" in run.recipe.in_words
-    [words] = [each.value for each in at.markdown if "best prefix match" in each.value]
-    assert words.startswith(
-        "**1 layer, attention only, smeared keys, 25% repeats: no induction head so far.** After 2.94 k"
-    )
-    button(at, "Open it on the other screens").click().run()
-    assert at.session_state["model"] == f"{runs / 'own'}@step{run.recipe.n_steps}"
-    assert open_run(runs / "own").steps()[-1] == run.recipe.n_steps
-    button(at, "Close").click().run()
-    assert not charts_of(at) and not [each for each in at.button if each.label == "Close"]
-
-
-def test_a_run_that_was_stopped_is_offered_again(opened, tmp_path, text):
+def test_a_stopped_run_is_offered_a_click_trains_it_on_and_the_result_opens_everywhere(opened, tmp_path, text):
     from engine.training.running import begin, train
 
-    run = begin(tmp_path / "runs" / "half done", Recipe(1, 2, 16, 16, n_vocab=280, batch=4, tokens=6400), text)
+    runs = tmp_path / "runs"
+    run = begin(runs / "half done", TINY, text)
     steps = train(run)
     for _ in range(5):
         next(steps)
     steps.close()
     at = opened()
+    assert not charts_of(at) and button(at, "Train two tiny models live, about 2 min")
     [offer] = [each for each in at.button if each.label.startswith("Resume half done, ")]
     offer.click().run()
-    live.trainings().join(f"training {run.folder}", HANG_S)
-    assert run.is_done
+    slot = f"training {run.folder}"
+    assert live.trainings().snapshot(slot) is not None and len(charts_of(at)) == 5
+    live.trainings().join(slot, HANG_S)
+    at = opened()  # the page is loaded again: it finds what was trained
+    [run] = runs_in(runs)
+    assert run.is_done and run.recipe == TINY
+    spec = charts_of(at)[0]
+    assert spec["title"]["text"] == live_charts.HEADS["prefix_matching"]
+    [words] = [each.value for each in at.markdown if "best prefix match" in each.value]
+    assert words.startswith(
+        "**1 layer, attention only, smeared keys, 25% repeats: no induction head so far.** After 2.94 k"
+    )
+    button(at, "Open it on the other screens").click().run()
+    assert at.session_state["model"] == f"{run.folder}@step{run.recipe.n_steps}"
+    assert open_run(run.folder).steps()[-1] == run.recipe.n_steps
+    button(at, "Close").click().run()
+    assert not charts_of(at) and not [each for each in at.button if each.label == "Close"]
+
+
+def test_a_click_begins_a_recipe_and_its_control_after_it(tmp_path, monkeypatch):
+    put, trainings = [], SimpleNamespace(put=lambda slot, job, again: put.append((slot, job.priority)))
+    monkeypatch.setattr(live, "trainings", lambda: trainings)
+    monkeypatch.setattr(live, "shown_last", dict)
+    for name in (live.FIRST, *live.OTHERS):
+        live.begin(tmp_path, name)
+    names = [("repeats", 0), ("repeats-1-layer", 1), ("smeared", 0), ("plain", 1), ("half", 0)]
+    assert put == [(f"training {tmp_path / name}", priority) for name, priority in names]
 
 
 def test_what_is_wrong_is_one_line(opened, tmp_path):
-    at = opened(live_text=str(tmp_path / "gone"))
-    button(at, "Train it").click().run()
-    live.trainings().join(f"training {tmp_path / 'runs' / 'own'}", HANG_S)
-    at.run()
+    runs = tmp_path / "runs"
+    live._train(runs, live.LiveRun(runs / "own", TINY, tmp_path / "gone"))
+    live.trainings().join(f"training {runs / 'own'}", HANG_S)
+    at = opened()
     assert "does not exist" in at.error[0].value and button(at, "Retry")
-    at = opened(live_width=15)
-    assert "a width of 15 for 2 heads" in at.error[0].value and not [b for b in at.button if b.label == "Train it"]
 
 
 def test_charts_hold_the_log():

@@ -182,11 +182,7 @@ def test_tables_hold_the_runs_numbers(shown):
     assert shown[0].window is None and abs(plain.window.start + plain.window.end - 4e6) < 1e6
     every = tables.over_training(shown)
     of = every[every["run"] == plain.label]
-    assert (
-        np.allclose(of["score"], -of["gain"])
-        and np.allclose(of["score"], plain.trajectory.icl)
-        and np.allclose(of["loss"], plain.trajectory.loss)
-    )
+    assert np.allclose(of["gain"], -plain.trajectory.icl) and np.allclose(of["loss"], plain.trajectory.loss)
     assert (of["since"].to_numpy()[1:] == of["until"].to_numpy()[:-1]).all(), "each moment has one snapshot"
     heads = tables.head_scores(plain, "prefix_matching").set_index(["tokens", "layer", "head"])["value"]
     for at, layer, head in ((0, 0, 0), (7, 1, 1), (19, 1, 3)):

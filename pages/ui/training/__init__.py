@@ -8,7 +8,6 @@
 `loss_charts`: charts of losses, by run, by token and by index in the text
 `measuring`: runs that are not measured yet
 `origin`: the source of the numbers
-`own_recipe`: the user's recipe
 `passage`: a passage token by token, and two of its tokens over training
 `paths`: paths on principal components, and heads' ablations as bars
 `runs`: the available runs and their records

@@ -5,7 +5,7 @@ Training continues while other pages are open and stops with the app; Resume con
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,17 +25,17 @@ from pages.ui.page.job_words import in_words
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import show_error, trainings
 from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.tables import plain, typeset, whole_percent
+from pages.ui.page.tables import plain, typeset
 from pages.ui.page.widget_writes import write
 from pages.ui.page.work import draw_restart, live, mark_job, under_way
-from pages.ui.training import live_charts, own_recipe
+from pages.ui.training import live_charts
 
 N_LEFT = 3  # unfinished runs that are offered
 STOP_HELP = "Stops at once. Finished work is kept; Resume continues from there."
 RESUME_HELP = "Continues from where it stopped. The weights end up the same as without the stop."
 CLOSE_HELP = "Hides these charts. The run stays in its folder."
 OPEN_HELP = "Makes the last snapshot the model of all screens: look at its heads on Induction, Attention and Passage."
-FIRST = "repeats"  # the recipe of the main button
+FIRST, OTHERS = "repeats", ("smeared", "half")  # the recipe of the main button, and those in the popover
 SECONDS_PER_MILLION = 30.0  # tokens' time with all measurements
 PACE = "seconds per million tokens"
 ONE_CORE = "It runs next to the app and leaves one core to it."
@@ -71,14 +71,15 @@ def draw_live(folder: Path, start_at: DeltaGenerator, recipes_at: DeltaGenerator
     """Draws the buttons that start a run in `folder` there, and here the last run, if any."""
     since_s = time.monotonic()
     with start_at:
-        first, control = RECIPES[FIRST].recipe, RECIPES[RECIPES[FIRST].control].recipe
-        both_s = seconds(first) + seconds(control)
+        both_s = seconds(RECIPES[FIRST].recipe) + seconds(RECIPES[RECIPES[FIRST].control].recipe)
         promise = "" if under_way(_slots(folder), trainings()) else f", about {in_time(both_s)}"  # a run says it itself
         label = f"Train two tiny models live{promise}"
         look: dict[str, Any] = {"type": "primary", "width": "stretch", "help": None}  # a tooltip would hide the finding
-        _offer(folder, FIRST, first, label, **look)
+        _offer(folder, FIRST, label, **look)
     with recipes_at.popover("Recipes", icon=":material/list:", width="stretch", help="Other models to train."):
-        _draw_recipes(folder)
+        for name in OTHERS:
+            _offer(folder, name, RECIPES[name].title)
+        _draw_left(folder)
     if shown_last().get(folder) or _elsewhere(folder):
         with st.container(border=True):
             live(_slots(folder), partial(_draw, folder), since_s, by=trainings(), always=bool(_elsewhere(folder)))
@@ -93,26 +94,13 @@ def seconds(recipe: Recipe) -> float:
     return measured_pace().get(PACE, SECONDS_PER_MILLION) * recipe.tokens / 1e6
 
 
-def _draw_recipes(folder: Path) -> None:
-    """Draws the buttons of the other recipes, and the form of the user's own."""
-    _offer(folder, "smeared", RECIPES["smeared"].recipe, RECIPES["smeared"].title)
-    repeats = own_recipe.repeats_dial()
-    mixed = replace(RECIPES["half"].recipe, repeats=repeats)
-    name = "half" if repeats == 0.5 else f"repeats-{round(100 * repeats)}-percent"
-    title = f"2 plain layers, {whole_percent(1 - repeats)} text, {whole_percent(repeats)} repeats"
-    _offer(folder, name, mixed, title, RECIPES["half"].words)
-    _draw_left(folder)
-    st.markdown("**Your own recipe**")
-    _draw_form(folder, repeats)
-
-
-def begin(folder: Path, name: str, recipe: Recipe, text: Path | None = None) -> None:
-    """Starts training a run, and its control after it."""
-    control, known = None, RECIPES.get(name)
-    if known is not None and known.control:
+def begin(folder: Path, name: str) -> None:
+    """Starts training a run of the recipe of this name, and its control after it."""
+    known, control = RECIPES[name], None
+    if known.control:
         other = RECIPES[known.control].recipe
         control = LiveRun(free_name(folder, known.control, other), other)
-    _train(folder, LiveRun(free_name(folder, name, recipe), recipe, text, control))
+    _train(folder, LiveRun(free_name(folder, name, known.recipe), known.recipe, control=control))
 
 
 def _train(folder: Path, shown: LiveRun) -> None:
@@ -125,27 +113,13 @@ def _train(folder: Path, shown: LiveRun) -> None:
         trainings().put(each.slot, job, again=True)
 
 
-def _offer(folder: Path, name: str, recipe: Recipe, title: str, words: str = "", **look: Any) -> None:
-    known = RECIPES.get(name)
-    control = ""
-    if known and (other := RECIPES.get(known.control)):
+def _offer(folder: Path, name: str, title: str, **look: Any) -> None:
+    known, control = RECIPES[name], ""
+    if other := RECIPES.get(known.control):
         control = f" Then its control, about {in_time(seconds(other.recipe))} more: {other.title.lower()}."
-    about = f"{words or (known.words if known else '')}{control} {recipe.tokens / 1e6:g} M tokens. {ONE_CORE}"
+    about = f"{known.words}{control} {known.recipe.tokens / 1e6:g} M tokens. {ONE_CORE}"
     look = {"help": about, "icon": ":material/model_training:", **look}
-    is_clicked = st.button(title, key=f"train {name}", on_click=begin, args=(folder, name, recipe), **look)
-    if is_clicked:
-        st.rerun()
-
-
-def _draw_form(folder: Path, repeats: float) -> None:
-    try:
-        recipe, text = own_recipe.own_recipe(repeats)
-    except HeadroomError as error:
-        show_error(str(error))
-        return
-    st.caption(plain(f"{typeset(recipe.in_full)}; {recipe.n_steps:,} steps."))
-    clicks = {"on_click": begin, "args": (folder, "own", recipe, text), "help": ONE_CORE}
-    if st.button("Train it", key="train own", icon=":material/model_training:", type="primary", **clicks):
+    if st.button(title, key=f"train {name}", on_click=begin, args=(folder, name), **look):
         st.rerun()
 
 

@@ -65,4 +65,3 @@ def passage(view: TrainingFrames, sheet: Sheet) -> None:
     sheet.pictures["Passage, end minus start"] = partial(
         text_picture, change, "change", FULL_NATS["change"], ("predicted better", "predicted worse"),
         "token:N|Token; before:Q|Loss at the start, nats|.2f; after:Q|Loss at the end, nats|.2f")  # fmt: skip
-    sheet.tables |= {"Tokens of the passage": frame, "Passage": change.drop(columns="piece")}

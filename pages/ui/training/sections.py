@@ -139,8 +139,7 @@ def first_charts(view: TrainingFrames, sheet: Sheet) -> None:
         "Prefix matching of every head": partial(_in_file, view, partial(heads_panel, view, "prefix_matching")),
         SLOPES: partial(_in_file, view, partial(slopes_panel, view)),
     }
-    by_index = pd.concat([tables.slopes(run) for run in view.runs], ignore_index=True)
-    sheet.tables |= {"Over training": view.every.drop(columns="gain"), "Slopes by index": by_index}
+    sheet.tables["Slopes by index"] = pd.concat([tables.slopes(run) for run in view.runs], ignore_index=True)
 
 
 def slopes(view: TrainingFrames, sheet: Sheet) -> None:

@@ -19,14 +19,12 @@ IS_ONE = 0.3  # the share of attention, at the end of a run, from which a head i
 
 
 def over_training(runs: Sequence[DrawnRun]) -> pd.DataFrame:
-    """Returns one row per snapshot of each run: loss, in-context score and gain, loss on the first and second copy of
-    random tokens, and d loss / d ln(tokens)."""
+    """Returns one row per snapshot of each run: loss, in-context gain, and d loss / d ln(tokens)."""
     frames = []
     for each in runs:
         x = each.trajectory
-        frame = pd.DataFrame({"run": each.label, "step": x.steps, **_spans(x.tokens)})
-        frame = frame.assign(loss=x.loss, score=x.icl, gain=-x.icl, first_copy=x.first_copy, second_copy=x.second_copy)
-        frames.append(frame.assign(gain_rate=gain_rates(x.tokens, x.loss)))
+        frame = pd.DataFrame({"run": each.label, **_spans(x.tokens)})
+        frames.append(frame.assign(loss=x.loss, gain=-x.icl, gain_rate=gain_rates(x.tokens, x.loss)))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -135,8 +133,7 @@ def change(run: DrawnRun, passage: str) -> pd.DataFrame:
     """Returns one row per token of a passage: its loss at the window's start and end, and the difference."""
     read = run.trajectory.passages[passage]
     first, last = ends_of(run)
-    frame = pd.DataFrame({"index": np.arange(1, len(read.pieces) + 1), "piece": list(read.pieces)})
-    frame = frame.assign(token=[visible(piece) for piece in read.pieces])
+    frame = pd.DataFrame({"piece": list(read.pieces), "token": [visible(piece) for piece in read.pieces]})
     return frame.assign(
         before=read.losses[first], after=read.losses[last], change=read.losses[last] - read.losses[first]
     )
