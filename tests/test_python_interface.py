@@ -58,7 +58,7 @@ def test_a_request_is_run_once_and_then_read(capsys):
     printed = json.loads(capsys.readouterr().out)
     assert printed["cached"] and printed["acc"] == result.fields["acc"] == result.frame()["acc"].item()
     html = again._repr_html_()
-    assert html.startswith("<pre>demo_copy, 0 shots: acc ") and "<table" in html
+    assert html.startswith(f"<pre>{result.fields['acc']:.1%} right (95% ") and "<table" in html
 
 
 def test_tables_are_those_of_the_files(tmp_path):

@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from engine import charts
-from engine.accuracy.evaluation import Answers, accuracy, compared, describe_cut, evaluation
+from engine.accuracy.evaluation import Answers, accuracy, compared, evaluation
 from engine.accuracy.harness_samples import is_samples, to_samples
 from engine.errors import UsageError
 from engine.heads.fills import FILLS, N_QUESTIONS, filled_evaluation
@@ -23,7 +22,8 @@ from engine.requests.base import MOST, OfModel, OfTask, RequestRun, Result, With
 from engine.requests.fields import choice, names_of, number, numbers_of, output, path, string
 from engine.requests.output import to_json
 from engine.requests.vectors import vector_named, vector_option
-from engine.views.view import text_view
+from engine.statistics import Paired
+from engine.views.accuracy import accuracy_view, cut_notes, published_view
 
 if TYPE_CHECKING:
     from engine.accuracy.published import Published
@@ -65,7 +65,6 @@ class Evaluate(WithPruning, OfTask):
         answers = run.value(self._evaluation(session, target, questions, mask, added))
         seconds = time.monotonic() - started_s
         result, is_greedy = accuracy(answers), questions.requests.greedy
-        norm = f"perplexity {result.perplexity:.2f}" if is_greedy else f"acc_norm {result.acc_norm:.4f}"
         fields = {
             "task": self.task, "shots": self.shots, "same_examples": self.same_examples, "split": self.split,
             "labels": self.labels, "labels_kept": questions.requests.kept,
@@ -78,23 +77,18 @@ class Evaluate(WithPruning, OfTask):
             "model": target.identity.name, "precision": self.precision, "bos": target.bos,
             "contexts_cut": answers.n_contexts_cut, "saved": session.store.on_disk,
         }  # fmt: skip
-        line = (f"{self.task}, {self.shots} shots: acc {result.acc:.4f} "
-                f"(95% {result.ci_low:.3f}-{result.ci_high:.3f}), {norm}, n {result.n}, "
-                f"{mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned")  # fmt: skip
-        line += describe_cut(answers)
-        if added is not None:
-            line += f"\nvector of {self.add_vector} added at layer {added.layer}"
+        notes = [] if added is None else [f"The vector of {self.add_vector} is added at layer {added.layer}."]
         if kept := questions.requests.kept:
-            line += f"\n{100 * kept:.1f}% of the examples keep their true answer: too few answers differ"
+            notes.append(f"{100 * kept:.1f}% of the examples keep their true answer: too few answers differ.")
+        sides, change, by_model = [fields], None, {target.spec.in_words: answers}
         if other is not None:
-            found, more = self._second(run, (target, pruning), session.target(other, self.bos), answers)
-            fields, line = fields | {"against": found}, f"{line}\n{more}"
+            second = session.target(other, self.bos)
+            found, change, others = self._second(run, (target, pruning), second, answers)
+            fields |= {"against": found}
+            sides.append(found)
+            by_model[second.spec.in_words] = others
         files = {self.questions_out: partial(self._questions_file, session, answers)} if self.questions_out else {}
-        sides = [fields, fields["against"]] if other is not None else [fields]
-        bars = [{"name": f"{each['model']} in {each['precision']}", "acc": each["acc"],
-                 **dict(zip(("low", "high"), each["acc_ci95"], strict=True))} for each in sides]  # fmt: skip
-        plot = partial(charts.bars, bars, "name|Model", charts.RIGHT, "low", "high")
-        return Result(answers, fields, text_view(line), files, plot=plot)
+        return Result(answers, fields, accuracy_view(sides, change, [*notes, *cut_notes(by_model)]), files)
 
     def _questions_file(self, session: Session, answers: Answers) -> bytes:
         """The answers as JSON Lines: as samples of the harness if the file is named like them, or else `items`."""
@@ -116,9 +110,9 @@ class Evaluate(WithPruning, OfTask):
 
     def _second(
         self, run: RequestRun, first: tuple[Target, Pruning], second: Target, answers: "Answers"
-    ) -> tuple[dict[str, Any], str]:
-        """(what JSON says of the second model under `against`, a line of it): `first` is the first model and its
-        pruning, `answers` are its."""
+    ) -> tuple[dict[str, Any], Paired, Answers]:
+        """(what JSON says of the second model under `against`, the change from the first, its answers): `first` is the
+        first model and its pruning, `answers` are its."""
         part = RequestRun(run.session, run.report)
         pruning = pruning_of_second(first[1], first[0].shape, second.shape)
         mask = mask_of(part, second, pruning, self.data_dir)
@@ -135,10 +129,7 @@ class Evaluate(WithPruning, OfTask):
             "layers_dropped": list(mask.layers_dropped), "p_mcnemar": change.p_mcnemar, "cached": part.cached,
             "seconds": part.seconds, "contexts_cut": others.n_contexts_cut,
         }  # fmt: skip
-        line = f"{second.spec.in_words}: acc {both.second.acc:.4f}, {100 * change.difference:+.1f} points "
-        line += f"(95% {100 * low:.1f} to {100 * high:.1f}, McNemar p {change.p_mcnemar:.3f}), right by it alone "
-        line += f"{change.gained}, by the first alone {change.lost}, {mask.n_heads_pruned} heads and "
-        return found, f"{line}{mask.n_ffns_pruned} FFNs pruned{describe_cut(others)}"
+        return found, change, others
 
 
 def items(answers: Answers) -> Iterator[dict[str, Any]]:
@@ -176,14 +167,11 @@ class CheckPublished(WithData, OfModel):
             answers = run.value(evaluation(target, questions, Mask.full(target.shape)))
             n_all = n_published(rows, len(questions.requests.questions))
             found += [compare(row, answers, spec.precision, n_all) for row in rows]
-        judged = [each for each in found if each.verdict != "range only"]
-        n_agree = sum(each.verdict == "agrees" for each in judged)
-        agree, n = n_agree == len(judged), len(judged)
-        what = f"{n_agree} of {n} agree" if n else "nothing can be judged: other examples were drawn"
+        agree = all(each.verdict != "differs" for each in found)
+        rows = [_compared_fields(each) for each in found]
         fields = {"model": spec.model, "known_as": self.hub_id, "precision": spec.precision, "agree": agree,
-                  "rows": [_compared_fields(each) for each in found]}  # fmt: skip
-        lines = [_HEAD, *map(_compared_line, found), f"{spec.model} in {spec.precision}: {what}"]
-        return Result(found, fields, text_view("\n".join(lines)), agrees=agree)
+                  "rows": rows}  # fmt: skip
+        return Result(found, fields, published_view(rows, f"{spec.model} in {spec.precision}"), agrees=agree)
 
     def _wanted(self) -> "list[Published]":
         """The published values that are named; UsageError where there are none."""
@@ -211,17 +199,6 @@ class CheckPublished(WithData, OfModel):
         if not names:
             raise UsageError(f"no number of {spec.model} at {self.shots} shots is in the table; choose other --shots")
         return [row for row in there if row.task in names]
-
-
-_HEAD = f"{'task':<18}shots  {'metric':<11}{'ours':>9}{'published':>11}{'difference':>12}{'allowed':>10}  verdict"
-
-
-def _compared_line(each: Any) -> str:
-    row = each.published
-    scale, unit = (1, "%") if row.metric == "perplexity" else (100, " pt")
-    return (f"{row.task:<18}{row.shots:>5}  {row.metric:<11}{scale * each.ours:>9.2f}{scale * row.value:>11.2f}"
-            f"{f'{each.difference:+.2f}{unit}':>12}{f'{each.allowed:.2f}{unit}':>10}  {each.verdict}, n {each.n:,}"
-            f"{'' if row.bos else ', no BOS'}")  # fmt: skip
 
 
 def _compared_fields(each: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@
 `kit`: the forms of charts: intervals, bars, curves, map of heads, matrix, scatter of heads
 `pictures`: charts as data, and as files
 `colors`: the colors that are not the theme's
+`accuracy`: accuracy on a task, of a model or of two, and next to published values
 `importance`: scores of heads, FFNs or layers
 `criteria`: pruning criteria compared with random orders
 `induction`: induction scores of heads

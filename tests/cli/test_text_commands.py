@@ -188,12 +188,8 @@ def test_what_does_not_fit_the_window_is_said(cli, tiny, tiny_opt, tmp_path):
                 for each in texts)  # fmt: skip
     assert 0 < n_cut
     _, out, _ = cli(*asked, "--against", "bf16")
-    first, second = out.splitlines()[1], out.splitlines()[3]
-    assert (
-        first
-        == second
-        == (f"{n_cut} of 6 questions do not fit the model's window: their first tokens, of the examples, are left out")
-    )
+    words = f": {n_cut} of 6 questions do not fit the model's window: their first tokens, of the examples, are left out"
+    assert sum(line.endswith(words) for line in out.splitlines()) == 2
     assert "do not fit" not in cli(*asked[:-3], "--shots", 0)[1]
     file = tmp_path / "long.txt"
     file.write_text(TEXT * 9, encoding="utf-8")

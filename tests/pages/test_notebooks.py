@@ -37,7 +37,7 @@ def test_the_notebook_of_prune_gives_its_numbers(open_app, monkeypatch, tmp_path
     texts = " ".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     assert texts.startswith("# Prune") and "fp32" in texts
     lines = outputs(notebook, "text/html")
-    assert f"acc {float(value.rstrip('%')) / 100:.4f}" in lines[0] and "<table" in lines[1]
+    assert f"{value} right (95% " in lines[0] and "<table" in lines[1]
     drawn = outputs(notebook, "image/svg+xml")
     assert len(drawn) == len(handed[-1].sheet.pictures) > 0
 
