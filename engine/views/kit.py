@@ -56,6 +56,8 @@ def curves(
     `share`: `y` is a share, drawn from 0 to 1."""
     scale = {"domain": [0, 1]} if share else {"zero": False}
     encoding: dict[str, Any] = {"x": _number(part, x, {"zero": False, "nice": False}), "y": _number(part, y, scale)}
+    if all(isinstance(row[x], int) for row in part.rows):
+        encoding["x"]["axis"]["tickMinStep"] = 1
     if by:
         encoding["color"] = _series(part, by, roles or {})
     point = len(part.rows) < MOST_POINTS
@@ -149,7 +151,7 @@ def _number(part: Part, field: str, scale: Mapping[str, Any] | None = None) -> d
     return {"field": field, "type": "quantitative", **shape}
 
 
-def _axis_format(column: Column) -> dict[str, str]:
+def _axis_format(column: Column) -> dict[str, Any]:
     return {"format": "~%"} if column.format.endswith("%") else {}
 
 
@@ -228,7 +230,8 @@ def _scale(part: Part, value: str, signed: bool) -> dict[str, Any]:
 def _cells(part: Part, value: str, signed: bool, outlined: str) -> dict[str, Any]:
     """The cells of a map or matrix: gray if the number is missing."""
     column = part.column(value)
-    color = {"field": value, "type": "quantitative", "title": column.title, "legend": _axis_format(column),
+    color = {"field": value, "type": "quantitative", "title": column.title,
+             "legend": _axis_format(column) | {"titleLimit": 320},
              "scale": _scale(part, value, signed)}  # fmt: skip
     known = {"condition": {"test": f"isValid(datum['{value}'])", **color}, "value": UNKNOWN}
     edge = {"stroke": (MARK, GREY), "strokeOpacity": (1, 0.45), "strokeWidth": (3, 0.5)}

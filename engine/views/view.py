@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = Mapping[str, Any]
+BREAKS = str.maketrans({"\n": "↵", "\r": "↵", "\t": "⇥"})
 MOST_ROWS, MOST_RANKED = 24, 12  # of a table in a terminal; of one by rank
 
 
@@ -31,12 +32,14 @@ class Column:
     help: str = ""
 
     def text(self, value: Any) -> str:
-        """A value of the column as text: a dash for a number that is undefined, or for None."""
+        """A value of the column as text in one line: a dash for a number that is undefined, or for None."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return "–"
         if isinstance(value, bool):
             return "yes" if value else "no"
-        return format(value, self.format) if self.format and not isinstance(value, str) else str(value)
+        if isinstance(value, str):
+            return value.translate(BREAKS)
+        return format(value, self.format) if self.format else str(value)
 
 
 @dataclass(frozen=True)

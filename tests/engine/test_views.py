@@ -111,7 +111,7 @@ def test_a_ranked_table_is_cut_to_its_highest_rows():
 
 @pytest.mark.parametrize(
     "value, form, text",
-    [(0.125, ".1%", "12.5%"), (math.nan, ".1%", "–"), (None, ".1%", "–"), ("none", ".1%", "none"), (True, "", "yes")],
+    [(0.125, ".1%", "12.5%"), (math.nan, ".1%", "–"), (None, ".1%", "–"), ("a\n\tb", ".1%", "a↵⇥b"), (True, "", "yes")],
 )
 def test_values_of_a_column(value, form, text):
     assert Column("", form).text(value) == text
