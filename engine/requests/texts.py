@@ -4,12 +4,10 @@ and `MeasureLens`."""
 import io
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from engine import charts
 from engine.demo import PASSAGE, PROMPT, passages
 from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
@@ -21,20 +19,20 @@ from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.models.session import Target
 from engine.requests.base import AS_CHAT, MOST, MOST_SEED, OfModel, RequestRun, Result, WithData
 from engine.requests.fields import choice, flag, number, output, path, string
-from engine.requests.output import ARRAYS, TABLES, file_of, scores_file, scores_table, table_file
+from engine.requests.output import ARRAYS, TABLES, file_of, scores_file, table_file
 from engine.requests.vectors import vector_named, vector_option
 from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS, Continuation, How, continuation, next_tokens
 from engine.texts.incontext import MOST_AROUND, icl_change, icl_score
 from engine.texts.passages import MAX_BYTES, MAX_TEXTS, N_TEXTS, Source, as_chat, decoded, texts_of
 from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_losses
-from engine.views.view import text_view
+from engine.views.texts import attention_view, attribution_view, continuation_view, lens_view, losses_view
 
 if TYPE_CHECKING:
     from engine.heads.attention import Head, HeadView, Overview
 
 WHAT_TO_PRUNE = 'components to prune, such as "L3H5 L4H* F7 F2-5 B9"'
 TABLE_OUT, ARRAY_OUT = "output file: .csv or .parquet", "output file: .npz, .csv or .parquet"
-N_BEST, LEAST_SHOWN = 5, 0.005  # the least attention that a chart shows
+N_BEST = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,10 +128,9 @@ class MeasureLosses(ScoredTexts):
             scores |= {"change": icl_change(full, masked, self.average_tokens)}
             icl: dict[str, Any] = {name: {"nats": found.value, "n": found.n, "ci95": [found.low, found.high]}
                                    for name, found in scores.items()}  # fmt: skip
-            line = ", ".join(f"{name} {found.value:+.3f}" for name, found in scores.items())
-            note, words = "", f"in-context score (nats, {scores['full'].n} texts): {line}"
+            note = ""
         except HeadroomError as error:
-            icl, note, words = {}, str(error), str(error)
+            scores, icl, note = {}, {}, str(error)
         mean_a, mean_b = whole["loss_full_nats"].mean(), whole["loss_masked_nats"].mean()
         first, (mask_a, mask_b) = measured[0][0], (mask for _, mask in sides)
         fields = {
@@ -141,16 +138,12 @@ class MeasureLosses(ScoredTexts):
             "diff_nats": mean_b - mean_a, "icl_score": icl, "note": note, "window": first.window,
             "stride": first.stride, "bos": first.bos, "mask": mask_b.text(), "mask_a": mask_a.text(), "out": self.out,
         }  # fmt: skip
-        line = f"{len(whole):,} tokens: mean loss {mean_a:.4f} nats, {mean_b:.4f} masked ({mean_b - mean_a:+.4f})"
+        notes = [note] if note else []
         if any(each.n_total > each.window for each in measured[0]):
-            line += f", read in windows of {first.window:,} tokens, a new one every {first.stride:,}"
+            notes.append(f"Texts are read in windows of {first.window:,} tokens, a new one every {first.stride:,}.")
         files = file_of(self.out, lambda suffix: table_file(suffix, whole))
-        sides = {"full": "loss_full_nats", "masked": "loss_masked_nats"}
-        by_index = whole.groupby("index", as_index=False)[[*sides.values()]].mean()
-        each = [by_index[["index"]].assign(model=name, loss=by_index[column]) for name, column in sides.items()]
-        loss = "loss|Loss, nats" if len(texts) == 1 else "loss|Mean loss of the texts, nats"
-        plot = partial(charts.curves, pd.concat(each), "index|Token of the text", loss, "model|Model")
-        return Result(tuple(measured), fields, text_view(f"{line}; {words}"), files, table=lambda: whole, plot=plot)
+        view = losses_view(whole.to_dict("records"), len(texts), scores, notes)
+        return Result(tuple(measured), fields, view, files)
 
     def _target_with(self, target: Target, text: str) -> tuple[Target, str]:
         return as_chat(target, text) if self.chat else (target, text)
@@ -184,11 +177,8 @@ class AttributeHeads(ScoredTexts):
         best = list(best_heads(mean, N_BEST))
         fields = {"n_texts": len(texts), "kind": self.kind, "fill": self.fill, "mask": mask.text(), "best": best,
                   "shape": list(mean.shape), "out": self.out}  # fmt: skip
-        heads = ", ".join(f"{head} {score:+.3f} nats" for head, score in best)
-        line = f"without these heads the in-context score rises most: {heads}"
         files = file_of(self.out, lambda suffix: scores_file(suffix, found, found))
-        plot = partial(charts.score_maps, {"change|Change of the in-context score without it, nats": mean})
-        return Result(ablations, fields, text_view(line), files, table=partial(scores_table, found), plot=plot)
+        return Result(ablations, fields, attribution_view(found, len(texts)), files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,12 +222,8 @@ class ContinuePrompt(OfModel):
             "mask": mask.text(), "tokens": how.n_tokens, "temperature": how.temperature_permille / 1000,
             "seed": how.seed, "vector_layer": added and added.layer, "out": self.out,
         }  # fmt: skip
-        lines = [f"{name}: {found.text!r}" for name, found in said.items()]
         files = file_of(self.out, lambda suffix: table_file(suffix, continuation_table(said)))
-        rows = [{"token": f"{_one_line(row['token'])} ({name})", "p": row[name]}
-                for row in fields["next"] for name in sides]  # fmt: skip
-        plot = partial(charts.bars, rows, "token|Next token (model)", "p|Probability|%")
-        return Result(said, fields, text_view("\n".join(lines)), files, plot=plot)
+        return Result(said, fields, continuation_view(said, fields["next"]), files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,16 +252,8 @@ class MeasureAttention(OfTexts):
         pattern = np.mean([view.pattern for view in views.values()], axis=0)
         fields = {"heads": names, "n_tokens": len(seen.token_ids), "n_left_out": seen.n_left_out, "mask": mask.text(),
                   "out": self.out}  # fmt: skip
-        line = f"{len(names)} heads on {len(seen.token_ids):,} tokens; the last one looks most at "
-        line += repr(seen.pieces[pattern[-1].argmax()])
-        line += f"; {seen.n_left_out:,} tokens behind did not fit" if seen.n_left_out else ""
         files = file_of(self.out, lambda suffix: attention_file(suffix, seen, views))
-        rows = [{"to": source, "from": destination, "looks_from": seen.pieces[destination],
-                 "at": seen.pieces[source], "attention": float(pattern[destination, source])}
-                for destination, source in np.argwhere(pattern >= LEAST_SHOWN).tolist()]  # fmt: skip
-        title = "attention|Attention, mean of the heads|%" if len(names) > 1 else "attention|Attention|%"
-        plot = partial(charts.grid, rows, "to|Token looked at", "from|Token that looks", title)
-        return Result(views, fields, text_view(line), files, plot=plot)
+        return Result(views, fields, attention_view(names, seen.pieces, pattern, seen.n_left_out), files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,13 +274,9 @@ class MeasureLens(OfTexts):
         shares = [float((of_layer[:-1] == 1).mean()) for of_layer in found.next_rank]
         fields = {"n_tokens": len(found.token_ids), "n_left_out": found.n_left_out, "mask": mask.text(),
                   "right_by_layer": shares, "out": self.out}  # fmt: skip
-        lines = [f"{name:>8} {100 * share:>6.1f}%" for name, share in zip(found.names, shares, strict=True)]
-        line = f"the likeliest token is the next one, by layer, over {len(found.token_ids) - 1:,} tokens:"
-        last = f"{found.n_left_out:,} tokens behind did not fit" if found.n_left_out else ""
         files = file_of(self.out, lambda suffix: table_file(suffix, frame))
-        rows = [{"after": name, "right": share} for name, share in zip(found.names, shares, strict=True)]
-        plot = partial(charts.bars, rows, "after|After layer", "right|Next token is the likeliest|%")
-        return Result(found, fields, text_view("\n".join(filter(None, [line, *lines, last]))), files, plot=plot)
+        view = lens_view(found.names, shares, len(found.token_ids), found.n_left_out)
+        return Result(found, fields, view, files)
 
 
 def lens_rows(found: LogitLens) -> Any:

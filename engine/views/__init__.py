@@ -14,6 +14,7 @@
 `sweep`: accuracy over tasks and levels, and a study's statements
 `heads`: what one head does, and what ideal patterns leave
 `corpus`: where heads look in a corpus
+`texts`: losses, continuations, attention, and the lens
 `patches`: activations of one prompt in another, and function vectors
 
 None imports pandas or a plotting library before a chart or a table is asked for.

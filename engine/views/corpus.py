@@ -83,4 +83,4 @@ def windows_in_words(found: HeadsInCorpus, asked: int) -> str:
 
 def _marked(example: Mapping[str, Any]) -> str:
     before, between, after = example["around"]
-    return f"{before}[{example['key_token']}]{between}[{example['query_token']}]{after}".replace("\n", "↵")
+    return f"{before}[{example['key_token']}]{between}[{example['query_token']}]{after}"

@@ -68,11 +68,11 @@ def ideal_view(heads: Sequence[str], known: Mapping[str, Any]) -> View:
     if best is None:
         finding = f"**There is nothing to recover**, because the loss does not clearly rise. {adds}"
     else:
-        low, high = (percent(best[end]) for end in ("low", "high"))
+        (kind, where), (low, high) = best["pattern"].split(", "), (percent(best[end]) for end in ("low", "high"))
         finding = (
-            f"**The pattern “{best['pattern'].partition(',')[0]}” recovers {percent(best['share'])} of the effect** "
+            f"**The pattern “{kind}” recovers most: {percent(best['share'])} of the effect** on {where} (95% {low} "
         )
-        finding += f"(95% {low} to {high}), more than the others. {adds}"
+        finding += f"to {high}). {adds}"
     draw = partial(kit.bars, y="pattern", x="share", low="low", high="high")
     parts = [Part("Effect that ideal patterns recover", rows, RECOVERED, draw)]
     if "questions" in known:
