@@ -15,7 +15,7 @@ from engine.heads.in_text import HeadInText, HeadOnProbe
 from engine.heads.induction import INDUCTION_FROM, VARIANTS, InductionScores
 from engine.importance.importance import Scores
 from engine.importance.rankings import order
-from engine.measurement import Stored, Workload
+from engine.measurement import Stored
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.removal import AccuracyWithout, line_of
@@ -55,7 +55,7 @@ class Portrait:
     ideal_texts, ideal_answers: with ideal patterns (engine.heads.idealised), on passages, and by task
     importance: by criterion and task
     context: the in-context score, and its change without the head
-    left: the remaining workload of each missing part
+    left: what is missing of each part; its workload is counted once it is asked for, not at every step
     failed: why a part cannot be measured
     done: names of the complete parts
     """
@@ -75,7 +75,7 @@ class Portrait:
     ideal_answers: Mapping[TaskSpec, Mapping[str, Answers]] = field(default_factory=dict)
     importance: Mapping[tuple[str, TaskSpec], Scores] = field(default_factory=dict)
     context: tuple[MeanOverTexts, MeanOverTexts] | None = None
-    left: Mapping[str, Workload] = field(default_factory=dict)
+    left: Mapping[str, Stored[None]] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     done: tuple[str, ...] = ()
 
@@ -85,7 +85,7 @@ class Portrait:
         for fields in (*known.partial.values(), *known.values.values()):
             for name, value in fields.items():
                 changes[name] = {**changes.get(name, {}), **value} if isinstance(value, dict) else value
-        left = {name: Stored(None, missing).left for name, missing in known.missing.items()}
+        left = {name: Stored(None, missing) for name, missing in known.missing.items()}
         done = tuple(name for name in known.values if name not in changes["failed"])
         return replace(self, **changes, left=left, done=done)
 

@@ -232,7 +232,7 @@ def test_all_of_a_head_is_measured_once_and_found_again(asked, session, monkeypa
     target, of = asked
     before = portrait(target, of).so_far(session)
     assert set(before.left) == {*PARTS} - {"context"} and before.verdict == ""
-    forecasts = {name: left.seconds_by_size(session.store, target) for name, left in before.left.items()}
+    forecasts = {name: part.left.seconds_by_size(session.store, target) for name, part in before.left.items()}
     assert all(seconds > 0 or name == "heads-weight" for name, seconds in forecasts.items())  # weights read nothing
     found = final(portrait(target, of).run(session))
     assert not found.left and set(found.failed) == {"context"}  # its window is too short for that

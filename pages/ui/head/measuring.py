@@ -44,7 +44,7 @@ class Known:
     def takes_s(self, names: Sequence[str]) -> float:
         """Returns the estimated seconds that the missing ones of these parts take here."""
         return sum(
-            self.found.left[each].seconds_by_size(store(), self.target) for each in names if each in self.missing
+            self.found.left[each].left.seconds_by_size(store(), self.target) for each in names if each in self.missing
         )
 
     @property
