@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shlex
+import sys
 import threading
 from functools import cache
 from itertools import count
@@ -23,6 +24,7 @@ from engine.slots import Job
 from pages.ui.controls import many_tasks
 from pages.ui.downloads import footer
 from pages.ui.downloads.origin import executable
+from pages.ui.figures import charts
 from pages.ui.page import offers, runtime
 from pages.ui.page.streamlit_internals import is_connected, session_id
 from pages.ui.prune.figure import HELP
@@ -41,6 +43,23 @@ def packages_are_scanned_once():
     """Each AppTest reads the metadata of all installed packages for components; they do not change while tests run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def charts_are_valid():
+    """The app leaves out Altair's check of a chart, so it is made here: of the first chart that a function makes."""
+    to_dict, checked = charts._without_config, set()
+
+    def checked_once(chart):
+        made_by = sys._getframe(2).f_code
+        if made_by not in checked:
+            checked.add(made_by)
+            chart.to_dict()
+        return to_dict(chart)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(charts, "_without_config", checked_once)
         yield
 
 
