@@ -3,7 +3,6 @@
 import re
 from types import SimpleNamespace
 
-import pytest
 from streamlit.util import calc_hash
 
 from engine.questions.labels import LABELS
@@ -51,10 +50,11 @@ def test_the_question_begins_after_the_examples_or_at_a_word():
     assert re.fullmatch(r"(seven )+apron", long[question_start(long) :]) and len(long) - question_start(long) <= 110
 
 
-@pytest.mark.slow("measures the induction scores of the embedded model")
-def test_the_question_shows_the_copied_word_and_leads_to_the_head_that_looks_at_it(measures_ahead, open_app):
+def test_the_question_shows_the_copied_word_and_leads_to_the_head_that_looks_at_it(
+    with_shipped, measures_ahead, open_app
+):
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
-    at = open_app(**embedded, prune_limit="16")
+    at = open_app(**embedded, prune_limit="16", prune_mask="L0H1")  # not shipped, so the model is loaded
     [said] = [each.value for each in at.main.markdown if "One of the questions" in each.value]
     assert re.search(r"Decided by:\*\* “.*:violet-background\[\w+\]”", said)
     [link] = [each for each in at.button if each.key == "example look"]
