@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from engine.heads.induction import INDUCTION_FROM, SCORES, VARIANTS, induction
+from engine.heads.induction import INDUCTION_FROM, SCORES, induction
 from engine.measurement import Measurement
 from engine.models.masks import parse_mask
 from engine.requests import ScoreInduction
@@ -23,7 +23,6 @@ from pages.ui.induction import charts, overlap, sections
 from pages.ui.induction.ablation import N_QUESTIONS, choose_task, draw_effect, effect_in_words, so_far, work_of
 from pages.ui.induction.selection import chart_with_heads, draw_actions, selected_heads
 from pages.ui.induction.tables import corner_in_words, finding, finding_help, head_scores, in_words
-from pages.ui.page.address import number_field
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import errors_shown, require_frame, session
@@ -31,7 +30,6 @@ from pages.ui.page.tables import mask_in_words, whole_percent
 from pages.ui.page.work import Work, live, with_loading_s
 
 require_frame("pages/induction.py")
-VARIANT_HELP = "Olsson: 10 examples. Bansal: llm-interpret's, 100 lengths and much slower."
 MAP_HELP = "Colors the map. Click a head there, or a dot, to select it; with Shift, more than one."
 BY_WEIGHTS = {"ov_eigen": "OV: copying by weights", "qk_trace": "QK: matching by weights"}
 SCATTER_HELP = "One dot per head. Top right: heads that match prefixes and copy."
@@ -41,9 +39,6 @@ finding_at, row = st.container(gap="xsmall"), st.container(horizontal=True, vert
 named = {each: charts.TITLES[each] for each in SCORES} | BY_WEIGHTS
 score = one_of(row, "Score on the map", named, "induction_score", MAP_HELP, default="prefix_matching")
 settings_at = settings_popover(row)
-named = {each: each.capitalize() for each in VARIANTS}
-variant = one_of(settings_at, "Variant", named, "induction_variant", VARIANT_HELP, default="olsson")
-seed = number_field(settings_at, "Seed", (0, 9999), "induction_seed", value=0, help="Of the random tokens.")
 task = choose_task(setup, settings_at)
 typed = type_mask("induction", settings_at)
 
@@ -53,7 +48,7 @@ with errors_shown():
 with row:
     carried.hand_on("induction", target.shape, mask, st.container(width="content"))
 since_s = time.monotonic()
-scores = induction(target, variant, seed)
+scores = induction(target)
 found = scores.stored(session())
 if found is None:
     takes = partial(with_loading_s, target, scores.left(session()))
@@ -97,8 +92,8 @@ draw_actions(target.shape, names, inside, mask, int(frame["hardly_copies"].sum()
 sheet.says += [*(in_words(frame, each) for each in SCORES), corner_in_words(frame)]
 if not presenting():  # a slide is one screen, and these are below it
     sections.draw(sections.InductionView(setup, target, found, frame, task), since_s, sheet)
-request = ScoreInduction(**of_model(target.as_usual), variant=variant, seed=int(seed), out="induction.csv")
+request = ScoreInduction(**of_model(target.as_usual), out="induction.csv")
 n = f"{found.n['prefix_matching']} examples"
 pruned = [] if mask.is_full else [mask_in_words(target.shape, mask)]
-of = about(target, f"random tokens, {variant.capitalize()}, seed {seed}", n, "scores of the full model", *pruned)
+of = about(target, "random tokens, as Olsson et al.", n, "scores of the full model", *pruned)
 closing(Origin("Induction", [request], measurements, of), sheet)

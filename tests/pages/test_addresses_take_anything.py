@@ -29,7 +29,7 @@ GARBAGE = [
 ONE_EACH = {
     "prune": {"prune_limit": "1e400", "prune_shots": "", "prune_axis": "", "bos": "n" * 300},
     "importance": {"importance_what": IMAGE, "importance_tasks": IMAGE, "importance_shots": "nan"},
-    "induction": {"induction_variant": "", "induction_seed": "inf", "induction_score": IMAGE, "induction_shots": ""},
+    "induction": {"induction_score": IMAGE, "induction_shots": ""},
     "head": {"head_tasks": IMAGE, "head_shots": "nan", "head_text": "n" * 300, "head_token": "a\0b"},
     "passage": {"passage_scale": "-1", "passage_heads": "9" * 5000, "passage_view": IMAGE, "passage_token": "inf"},
     "continuation": {"continue_tokens": "-1", "continue_by": "", "continue_seed": "a\0b"},

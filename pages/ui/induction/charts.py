@@ -19,7 +19,7 @@ from pages.ui.figures.induction_scores import TITLES
 HELP = {
     "prefix_matching": "Random tokens, four times over: attention from each to what followed its earlier copies.",
     "copying": "Random tokens, once. In files and on the command line it is Olsson's score, 4 times this share less 1, "
-    "from −1 (none) to 1, its maximum: 50% means 50% or more. Bansal's variant is a share there too.",
+    "from −1 (none) to 1, its maximum: 50% means 50% or more.",
     "previous_token": "In a story.",
     "duplicate_token": "Random tokens, four times over.",
     "ov_eigen": "OV circuit: from a token through the head's values to its logit. Real parts of its eigenvalues over "
@@ -36,7 +36,7 @@ NUMBER_PX, N_NUMBERED, MOST_NUMBERED = 11, 4, 16  # numbers on cells: their size
 LEFT_FROM = 0.75  # prefix matching from which a head's name is rather on the left of its dot
 LINE, NAME_WIDTH, MOST_NAMES = 0.05, 0.15, 12  # shares of the scatter that a name takes, and the most names
 GAP = 0.02  # of its width, between a dot and a name
-MOST_COPYING = {True: 0.5, False: 1.0}  # Olsson's score stops at a half
+MOST_COPYING = 0.5  # Olsson's score stops there
 
 
 def shown(score: str) -> str:
@@ -50,7 +50,7 @@ def score_map(frame: pd.DataFrame, score: str, is_large: bool = False) -> charts
     # a model of one layer has no QK trace
     reach = (float(frame[score].abs().fillna(0).max()) or 1.0) if score == "qk_trace" else 1.0
     if score == "copying":
-        reach = _most(frame)
+        reach = MOST_COPYING
     signed = score == "qk_trace" or (score in SIGNED and bool(frame[score].min() < 0))
     n_layers, n_heads = int(frame["layer"].max()) + 1, int(frame["head"].max()) + 1
     row_px = min(LARGEST_ROW_PX, max(9, MAP_PX // n_layers)) if is_large else charts.row_height(n_layers)
@@ -90,16 +90,12 @@ def _score_map(score: str, n_layers: int, signed: bool, reach: float, row_px: in
     return charts.template(row_px * n_layers + charts.AXIS_PX, *layers)
 
 
-def _most(frame: pd.DataFrame) -> float:
-    return MOST_COPYING[bool((frame["copying"] < 0).any())]
-
-
 def induction_scatter(frame: pd.DataFrame, corner: tuple[float, float]) -> charts.Picture:
     """Returns prefix matching against copying, one dot per head; beyond both values of `corner` are the induction
     heads, which are colored and have their names. Without such heads no corner is drawn."""
     matching, copying = corner
     highest = max(float(frame["copying_share"].max()), copying if frame["in_corner"].any() else 0.0)
-    most = min(_most(frame), math.ceil(20 * highest + 0.6) / 20)
+    most = min(MOST_COPYING, math.ceil(20 * highest + 0.6) / 20)
     area = pd.DataFrame({"x": [matching], "x2": [1.0], "y": [copying], "y2": [most]})
     drawn, area = frame.join(name_places(frame, most)), area[: int(frame["in_corner"].any())]
     return charts.picture(_induction_scatter(most), heads=drawn, corner=area)

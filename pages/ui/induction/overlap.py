@@ -40,27 +40,25 @@ def capacity(found: InductionScores, score: str) -> np.ndarray:
 
 def importance_of(setup: Setup, target: Target) -> Measurement[Survey]:
     """Returns the measurement of the importance that the section shows."""
-    tasks = grid(local_tasks(setup.data_dir), [st.session_state.get("induction_shots") or SHOTS])
-    return survey(target, setting_of(setup, aggregate="ranks"), tasks, "heads")
+    return survey(target, setting_of(setup, aggregate="ranks"), _tasks(setup), "heads")
+
+
+def _tasks(setup: Setup) -> tuple[TaskSpec, ...]:
+    return tuple(grid(local_tasks(setup.data_dir), [SHOTS]))
 
 
 def draw(
-    setup: Setup,
-    target: Target,
-    task: TaskSpec,
-    found: InductionScores,
-    heads: pd.DataFrame,
-    since_s: float,
-    sheet: Sheet,
+    setup: Setup, target: Target, task: str, found: InductionScores, heads: pd.DataFrame, since_s: float, sheet: Sheet
 ) -> None:
-    """Draws the section."""
-    tasks = grid(local_tasks(setup.data_dir), [task.shots])
+    """Draws the section; the line of the `task` is thick."""
+    tasks = _tasks(setup)
     setting = setting_of(setup, aggregate="ranks")  # the sizes of the tasks' scores differ
     work = importance_work(setting, target, tasks, "heads", "importance of all", "Importance of every task")
     measured = so_far(work)
-    scores = measured.at(task.shots)
+    scores = measured.at(SHOTS)
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(f"Importance: {len(scores)} of {len(tasks)} tasks measured", width="content")
+        known = f"Importance with {SHOTS} examples: {len(scores)} of {len(tasks)} tasks measured"
+        st.caption(known, width="content")
         if len(scores) < len(tasks):
             work.offer(f"Measure all {len(tasks)} tasks", "insights", MEASURE_HELP)
     live(work.watched(), work.line, since_s)
@@ -69,7 +67,7 @@ def draw(
     orders = {name: order(one) for name, one in scores.items()}
     mean = aggregate(scores, setting.aggregate) if len(scores) > 1 else None
     for score, at in zip(BOTH, st.columns(2, gap="large"), strict=True):
-        lines = retained_lines(capacity(found, score), orders, task.name, None if mean is None else order(mean))
+        lines = retained_lines(capacity(found, score), orders, task, None if mean is None else order(mean))
         title = f"{charts.TITLES[score]} left"
         sheet.tables[title] = lines
         with at:

@@ -31,13 +31,14 @@ An **induction head** completes patterns. When a token comes up again, it looks 
 `the` `red` `fox` `ran` … `the` `red` → looks at **`fox`**, and says **fox**
 
 It needs a partner in an earlier layer, a *previous-token head*, which writes into each position what stood before it.
-Each score here is measured on random tokens, where nothing but the repetition can help (Olsson: 10 examples of 25
-tokens, 4 times over; Bansal: lengths 25 to 223). The weights' own scores, OV eigenvalues and QK trace, need no input.
+Each score here is measured on random tokens, where nothing but the repetition can help (10 examples of 25 tokens, 4
+times over). The weights' own scores, OV eigenvalues and QK trace, need no input.
 
 [Olsson et al. 2022](https://transformer-circuits.pub/2022/in-context-learning-and-induction-heads/index.html)
 found such heads; [Bansal et al. 2022](https://arxiv.org/abs/2212.09095) asked how many of them importance keeps.
 Where our numbers differ from the latter's code: the position after the beginning token does not count as a repeat, and
-(Olsson's variant) copying is measured on the real residual stream, not on embeddings fed to every layer.
+copying is measured on the real residual stream, not on embeddings fed to every layer. `induction` on the bench has the
+variant of that code, too.
 """
 SHOWS = "You will see which heads match prefixes and copy, on a map of all heads."
 MEASURE_HELP = "Attention and logits on repeated random tokens, in the background. Stored results are kept."
@@ -79,7 +80,7 @@ def draw(view: InductionView, since_s: float, sheet: Sheet) -> None:
         (f"Ablating the top heads together: accuracy on {plain(task.name)} without 1, 2, 4, … of them", "together",
          "group_remove", partial(together.draw, setup, target, task, sheet)),
         ("How much induction survives pruning by importance", "left", "trending_down",
-         partial(overlap.draw, setup, target, task, view.found, frame, since_s, sheet)),
+         partial(overlap.draw, setup, target, task.name, view.found, frame, since_s, sheet)),
         ("All six scores of every head, as maps and as a table", "maps", "grid_on",
          partial(draw_every_score, frame, sheet)),
         ("What an induction head is, and how it is measured", "about", "help", draw_about),
