@@ -270,12 +270,3 @@ def answers_of(questions: Questions, parts: Sequence[Record]) -> Answers:
         n_cut[start:stop] = part.arrays["n_cut"][: len(block)]
         start = stop
     return Answers(tuple(questions.at(rows)), scores, greedy, n_cut, questions.requests.greedy)
-
-
-def describe_cut(answers: Answers) -> str:
-    """Returns a line on questions that did not fit the model's window, after a line break; "" if all do."""
-    n = answers.n_contexts_cut
-    if not n:
-        return ""
-    return (f"\n{n:,} of {len(answers):,} questions do not fit the model's window: their first tokens, of the "
-            "examples, are left out")  # fmt: skip

@@ -6,11 +6,8 @@ import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
-from engine import charts
-from engine.accuracy.evaluation import describe_cut
 from engine.demo import PASSAGE
 from engine.errors import HeadroomError, UsageError
 from engine.export.card import Exported
@@ -37,7 +34,7 @@ from engine.requests.base import (
 from engine.requests.fields import argv, choice, flag, number, output, path, string
 from engine.requests.output import TABLES, file_of, table_file
 from engine.requests.texts import built_in, read_text
-from engine.views.view import text_view
+from engine.views.pruned import exported_view, perplexity_view, speed_view
 
 BETWEEN_ROWS = "\n\n"  # as the standard recipe joins the rows of a data set
 
@@ -105,19 +102,9 @@ class ExportModel(PrunedModel):
         target = self.target(run.session)
         mask = self.mask_in(run, target)
         made = run.last(self.steps(run.session, mask))
-        (params_before, params), (bytes_before, n_bytes) = made.n_params, made.n_bytes
-        lines = [f"{made.folder}: {mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned, form {made.form}",
-                 f"{params:,} of {params_before:,} parameters, {n_bytes / 1e6:,.1f} of {bytes_before / 1e6:,.1f} MB",
-                 f"largest logit difference from the masked model: {made.checked.difference:.3g} on "
-                 f"{made.checked.n_tokens} tokens, {made.checked.precision}"]  # fmt: skip
-        if made.judged is not None:
-            fields = made.judged.fields()
-            each = [f"{name} {fields[name]['acc']:.4f}" for name in ("full", "pruned")]
-            lines.append(f"accuracy on {fields['task']}: {', '.join(each)}, n {fields['n']}"
-                         f"{describe_cut(made.judged.full)}")  # fmt: skip
         fields = made.fields() | {"heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned,
                                   "model": target.identity.name}  # fmt: skip
-        return Result(made, fields, text_view("\n".join([*lines, made.to_load])))
+        return Result(made, fields, exported_view(made, mask))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,17 +130,8 @@ class MeasureSpeed(PrunedModel):
             "ffns_pruned": mask.n_ffns_pruned, "model": target.identity.name, "precision": self.precision,
             "out": self.out,
         }  # fmt: skip
-        how = f"a prompt of {found.n_prompt} tokens and {found.n_new} behind it, medians (range) of {rounds} turns each"
-        lines = [*map(_line, rows), f"{how}; the machine's load was {found.load:.1f} on {found.n_cpus} cores"]
         files = file_of(self.out, lambda suffix: table_file(suffix, found.frame()))
-        plot = partial(charts.bars, rows, "quantity|Quantity", "ratio|Pruned divided by full")
-        return Result(found, fields, text_view("\n".join(lines)), files, plot=plot)
-
-
-def _line(row: dict[str, Any]) -> str:
-    sides = [f"{way} {row[way]:,.0f}" + (f" ({row[f'{way}_low']:,.0f} to {row[f'{way}_high']:,.0f})"
-                                         if f"{way}_low" in row else "") for way in ("full", "pruned")]  # fmt: skip
-    return f"{row['quantity']:<16}{row['unit']:<12}{sides[0]:<32}{sides[1]:<32}x{row['ratio']:.2f}"
+        return Result(found, fields, speed_view(found), files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,24 +153,17 @@ class MeasurePerplexity(PrunedModel):
         full = Mask.full(target.shape)
         sides = {"full": full} if mask.is_full else {"full": full, "pruned": mask}
         found = {name: run.value(perplexity(target, content, side, self.window)) for name, side in sides.items()}
-        lines = [f"{name}: perplexity {side.a_token:.2f} a token, {side.a_word:.2f} a word, {side.a_byte:.3f} a byte"
-                 for name, side in found.items()]  # fmt: skip
         first, fields = found["full"], dict[str, Any]({name: _fields(side) for name, side in found.items()})
-        if "pruned" in found:
-            difference = change(first, found["pruned"])
-            low, high = difference.low, difference.high
-            fields["change"] = {"nats": difference.nats, "ci95": [low, high]}
-            interval = f" (95% {low:+.4f} to {high:+.4f})" if low == low else ""
-            lines.append(f"change: {difference.nats:+.4f} nats a token{interval}")
-        lines.append(f"{len(first):,} of {first.n_tokens:,} tokens scored, in windows of {first.window:,}")
-        rows = [{"model": name, "perplexity": side.a_token} for name, side in found.items()]
-        plot = partial(charts.bars, rows, "model|Model", "perplexity|Perplexity a token")
+        rows = [{"model": name, **side} for name, side in fields.items()]
+        difference = change(first, found["pruned"]) if "pruned" in found else None
+        if difference is not None:
+            fields["change"] = {"nats": difference.nats, "ci95": [difference.low, difference.high]}
         return Result(found, {
             **fields, "n_scored": len(first), "n_tokens": first.n_tokens, "n_words": first.n_words,
             "n_bytes": first.n_bytes, "window": first.window, "bos": first.bos, "mask": mask.text(),
             "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "model": target.identity.name,
             "precision": self.precision,
-        }, text_view("\n".join(lines)), plot=plot)  # fmt: skip
+        }, perplexity_view(found, rows, difference))  # fmt: skip
 
     def _content(self) -> str:
         """The text that is named, checked."""

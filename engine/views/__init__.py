@@ -11,6 +11,7 @@
 `induction`: induction scores of heads
 `correlation`: how far rankings of tasks agree
 `mechanisms`: what in-context learning loses without kinds of heads
+`pruned`: an exported model, its speed and memory, and the perplexity of a text
 `sweep`: accuracy over tasks and levels, and a study's statements
 `heads`: what one head does, and what ideal patterns leave
 `corpus`: where heads look in a corpus

@@ -40,8 +40,8 @@ def test_full_and_pruned_are_printed_with_the_change(cli, told, tiny, tiny_opt, 
     assert printed["change"] == {"nats": changed.nats, "ci95": [changed.low, changed.high]}
     assert printed["n_scored"] == len(found["full"]) and not printed["cached"]
     code, out, _ = cli(*options)
-    assert code == 0 and f"full: perplexity {found['full'].a_token:.2f} a token" in out
-    assert "change: " in out and "in windows of 256" in out
+    assert code == 0 and f"full model {found['full'].a_token:.2f}" in out
+    assert " nats a token" in out and "in windows of 256" in out
 
 
 def test_levels_go_by_a_task_s_ranking(told, tiny, text):
