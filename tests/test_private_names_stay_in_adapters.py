@@ -71,7 +71,7 @@ LIBRARIES = {
         ),
     ),
     "pickle": Library(("engine/checkpoints/tensor_index.py",), (r"\bpickle\._",)),
-    "ray": Library(("engine/distributed/ray_internals.py",), (r"^_temp_dir=",)),
+    "ray": Library(("engine/distributed/ray_internals.py",), (r"^_temp_dir=", r"\bray\._private\b")),
 }
 EXEMPT = {file for library in LIBRARIES.values() for file in (*library.adapters, *library.exceptions)}
 PUBLIC = {"_replace", "_asdict", "_fields", "_exit"}  # documented: of named tuples, and of os

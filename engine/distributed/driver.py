@@ -10,7 +10,7 @@ import os
 import platform
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -45,14 +45,6 @@ class Task:
     keys: tuple[str, ...]
 
 
-@dataclass(eq=False)
-class Member:
-    """One worker: its actor, and once it has begun, the process and machine."""
-
-    actor: Any
-    name: str = "a worker"
-
-
 class Workers:
     """The workers of one command, started when they are first needed; a context that ends them. `say` is given what a
     user ought to know."""
@@ -61,8 +53,9 @@ class Workers:
         self._wanted, self._say, self._open = wanted, say, ExitStack()
         self._ray: Any = None
         self._n = 0  # workers that there are to be
-        self._idle: list[Member] = []
-        self._busy: dict[Any, tuple[Member, Task | None]] = {}  # by the reference of a call; None: it begins
+        self._idle = list[Any]()  # actors
+        self._busy: dict[Any, tuple[Any, Task | None]] = {}  # by the reference of a call; None: its actor begins
+        self._names = defaultdict[Any, str](lambda: "a worker")  # process and machine of the actors that have begun
         self._losses = Counter[str]()  # by the first key of a task
         self._why = "all workers were lost"  # the last worker could not help
 
@@ -71,8 +64,8 @@ class Workers:
 
     def __exit__(self, *ended_by: object) -> None:
         """Ends all workers at once."""
-        for member in [*self._idle, *(member for member, _ in self._busy.values())]:
-            self._end(member)
+        for actor in [*self._idle, *(actor for actor, _ in self._busy.values())]:
+            self._end(actor)
         self._open.close()
 
     def measure(self, measurement: Measurement[Any], session: Session, report: Report) -> bool:
@@ -86,18 +79,18 @@ class Workers:
             self._start(measurement.target, session)
         while rest.goes_on():
             while rest.waiting and self._idle:
-                if (given := rest.give()) is not None:
-                    task, about = given
-                    member = self._idle.pop()
-                    self._busy[member.actor.measure.remote(*about)] = member, task
+                actor, (task, about) = self._idle.pop(), rest.give()
+                self._busy[actor.measure.remote(*about)] = actor, task
             self._turn(rest)
             message = f"{len(self._idle) + len(rest.given)} of {self._n} workers"
             report(rest.n_done, rest.n_done + rest.n_left, message, rest.left_s)
         return True
 
     def _start(self, target: Target, session: Session) -> None:
-        self._ray, is_own = self._open.enter_context(opened(self._wanted.address)), self._wanted.address == LOCAL
-        most = _most_in_memory(target) if is_own else sys.maxsize
+        self._ray = self._open.enter_context(opened(self._wanted.address))
+        most = sys.maxsize
+        if self._wanted.address == LOCAL and device_class() != "cuda":  # what lies on GPUs Ray counts by itself
+            most = free_bytes() // load_needs(target.identity.model_config, target.spec.precision).total
         self._n, each = share_of(self._ray, self._wanted, most)
         environment = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
         if not each["GPU"]:
@@ -109,57 +102,55 @@ class Workers:
             runtime_env={"env_vars": environment}, max_restarts=RESTARTS,
         )  # fmt: skip
         for _ in range(self._n):
-            self._begin(Member(kind.remote(platform.node(), str(session.store.directory))))
+            self._begin(kind.remote(platform.node(), str(session.store.directory)))
 
-    def _begin(self, member: Member) -> None:
+    def _begin(self, actor: Any) -> None:
         """Waits for a worker, or for another in its place, which Ray starts where there is room."""
-        self._busy[member.actor.where.options(max_task_retries=-1).remote()] = member, None
+        self._busy[actor.where.options(max_task_retries=-1).remote()] = actor, None
 
     def _turn(self, rest: "Remaining") -> None:
         """Waits a moment, and sees to all that has come meanwhile."""
         if not self._busy:
-            if not self._idle:
-                raise HeadroomError(self._why)
-            return
+            raise HeadroomError(self._why)
         self._ray.wait([*self._busy], num_returns=1, timeout=TURN_S)
         ready, _ = self._ray.wait([*self._busy], num_returns=len(self._busy), timeout=0)
         for ref in ready:
-            member, task = self._busy.pop(ref)
+            actor, task = self._busy.pop(ref)
             try:
                 answer = self._ray.get(ref)
             except self._ray.exceptions.RayError as error:
-                self._lost(member, task, rest, one_line(str(error).strip().splitlines()[-1]))
+                self._lost(actor, task, rest, one_line(str(error).strip().splitlines()[-1]))
                 continue
-            member.name = answer["worker"]
+            self._names[actor] = answer["worker"]
             if task is not None:
                 rest.take(task, answer)
             if "refused" in answer:
-                self._drop(member, answer["refused"])
+                self._drop(actor, answer["refused"])
             else:
-                self._idle.append(member)
+                self._idle.append(actor)
 
-    def _lost(self, member: Member, task: Task | None, rest: "Remaining", why: str) -> None:
+    def _lost(self, actor: Any, task: Task | None, rest: "Remaining", why: str) -> None:
         """Has another worker measure a task whose worker was lost, unless it has ended several."""
         if task is None:
-            self._drop(member, f"it cannot begin ({why}); is this version of Headroom on every machine?")
+            self._drop(actor, f"it cannot begin ({why}); is this version of Headroom on every machine?")
             return
         self._losses[task.keys[0]] += 1
         if self._losses[task.keys[0]] < LOSSES:
             rest.take_back(task)
-            self._say(f"{member.name} was lost, and another takes its place: killed, crashed, or out of memory")
+            self._say(f"{self._names[actor]} was lost, and another takes its place: killed, crashed, or out of memory")
         else:
             rest.fail(task, f"{LOSSES} workers were lost with it: killed, crashed, or out of memory")
-        self._begin(member)
+        self._begin(actor)
 
-    def _drop(self, member: Member, why: str) -> None:
-        self._end(member)
-        self._why = f"{member.name} has ended: {why}"
+    def _drop(self, actor: Any, why: str) -> None:
+        self._end(actor)
+        self._why = f"{self._names[actor]} has ended: {why}"
         if self._busy or self._idle:
             self._say(f"{self._why}; others go on")
 
-    def _end(self, member: Member) -> None:
+    def _end(self, actor: Any) -> None:
         with suppress(Exception):  # it may be out of reach, or the whole cluster
-            self._ray.kill(member.actor)
+            self._ray.kill(actor)
 
 
 class Remaining:
@@ -178,16 +169,14 @@ class Remaining:
             self._look()
         return bool(self.waiting or self.given)
 
-    def give(self) -> tuple[Task, tuple[Call, Mapping[str, Any], Mapping[str, bytes]]] | None:
+    def give(self) -> tuple[Task, tuple[Call, Mapping[str, Any], Mapping[str, bytes]]]:
         """A part that waits, and what a worker is given: the call, the key of its target, and the stored records that
-        it reads; None if nothing of it is missing any more."""
+        it reads."""
         self._began_s = self._began_s or time.monotonic()
-        first, task = next(iter(self.waiting.items()))
-        del self.waiting[first]
+        first = next(iter(self.waiting))
+        task = self.given[first] = self.waiting.pop(first)
         store = MemoryStore(self._session.store.directory, self._session.store)
-        if task.call.measurement().look(Session(cast(Store, store), self._session.models)).is_complete:
-            return None
-        self.given[first] = task
+        task.call.measurement().look(Session(cast(Store, store), self._session.models))
         asked = (each.asked() if isinstance(each, Questions) else each for each in task.call.arguments)
         call = Call(task.call.function, tuple(asked), task.call.named)
         return task, (call, call.arguments[0].key(gradients=True), store.read)
@@ -228,26 +217,16 @@ class Remaining:
     def _look(self) -> None:
         """Reads what is missing, but for what is given and what has failed."""
         self._is_news = False
-        calls, missing_of = dict[str, Call](), dict[str, Missing]()
+        tasks = dict[str, Task]()
 
         def note(call: Call, missing: Missing) -> None:
-            first = next(iter(missing))
-            calls[first], missing_of[first] = call, missing  # a later note is of the larger part
+            tasks[next(iter(missing))] = Task(call, tuple(missing))  # a later note is of the larger part
 
         token = note_incomplete.set(note)
         try:
             missing = self._measurement.look(self._session).missing
         finally:
             note_incomplete.reset(token)
-        tasks = {first: Task(call, tuple(missing_of[first])) for first, call in calls.items()}
         left_out = self.given.keys() | self._session.failures.keys()
         self.waiting = {first: task for first, task in tasks.items() if first not in left_out}
         self._n_later = len(missing.keys() - {key for task in tasks.values() for key in task.keys})
-
-
-def _most_in_memory(target: Target) -> int:
-    """How many workers this computer's main memory holds, one at least; what lies on GPUs Ray counts by itself."""
-    if device_class() == "cuda":
-        return sys.maxsize
-    needed = load_needs(target.identity.model_config, target.spec.precision).total
-    return max(1, free_bytes() // max(1, needed))

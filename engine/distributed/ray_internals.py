@@ -12,4 +12,6 @@ OWN = {  # settings of a local cluster; read when Ray is imported
 
 def start(ray: Any, folder: str, **options: Any) -> None:
     """Starts a cluster of this computer's own with its sockets and logs in `folder`; no public option says where."""
+    if ray._private.ray_constants.ENABLE_RAY_CLUSTER:
+        raise RuntimeError("it was imported before, with other settings; start this in a new process")
     ray.init("local", include_dashboard=False, _temp_dir=folder, **options)

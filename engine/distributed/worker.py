@@ -28,9 +28,8 @@ class MemoryStore:
 
     def get(self, key: str) -> bytes | None:
         """The bytes under `key`, or None."""
-        if (own := self.made.get(str(key))) is not None:
-            return own
-        if (found := self.behind.get(str(key))) is not None:
+        found = self.made.get(str(key))
+        if found is None and (found := self.behind.get(str(key))) is not None:
             self.read[str(key)] = found
         return found
 

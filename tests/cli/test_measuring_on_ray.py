@@ -25,14 +25,14 @@ import pytest
 from cache import Store
 from cache.store import is_store
 from engine.distributed import driver
-from engine.distributed.clusters import LOCAL, LOOPBACK, OWN, PACKAGE, RayOptions, opened, share_of
+from engine.distributed.clusters import LOCAL, OWN, PACKAGE, RayOptions, opened, share_of
 from engine.distributed.worker import MemoryStore
 from engine.errors import HeadroomError, UsageError
 from engine.models.session import Session
 from engine.requests import CompareCriteria, CompareMechanisms, Correlate, Evaluate, ScoreImportance, Sweep
 from engine.requests.output import to_json
 from tests.cli.conftest import refused
-from tests.conftest import HANG_S, REPOSITORY
+from tests.conftest import HANG_S, LOOPBACK, REPOSITORY
 from tests.engine.fixtures import refused_by, write_questions
 from tests.same_results import differences
 
@@ -70,6 +70,13 @@ class Ref:
         self.get = get
 
 
+class Actor:
+    """A worker's handle."""
+
+    def __init__(self, where, measure):
+        self.where, self.measure = where, measure
+
+
 class Ray:
     """As much of Ray as a driver needs. `events` are called before each measurement and may raise Lost."""
 
@@ -90,7 +97,7 @@ class Ray:
 
     def _actor(self, worker):
         where = SimpleNamespace(options=lambda **more: SimpleNamespace(remote=lambda: Ref(worker.where)))
-        return SimpleNamespace(where=where, measure=SimpleNamespace(remote=lambda *given: self._call(worker, given)))
+        return Actor(where, SimpleNamespace(remote=lambda *given: self._call(worker, given)))
 
     def _call(self, worker, given):
         sent = pickle.dumps(given)
@@ -307,11 +314,14 @@ def test_ray_sets_no_signals_and_is_started_in_any_thread(monkeypatch):
         with opened(LOCAL):
             return signal.getsignal(signal.SIGTERM)
 
-    ray = SimpleNamespace(init=init, shutdown=lambda: None, nodes=lambda: [{"NodeManagerAddress": LOOPBACK}])
-    monkeypatch.setitem(sys.modules, "ray", ray)
+    constants = SimpleNamespace(ENABLE_RAY_CLUSTER=False)
+    private = SimpleNamespace(ray_constants=constants)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=init, shutdown=lambda: None, _private=private))
     before = signal.getsignal(signal.SIGTERM)
     with ThreadPoolExecutor() as threads:
         assert handler() == threads.submit(handler).result() == signal.getsignal(signal.SIGTERM) == before
+    constants.ENABLE_RAY_CLUSTER = True
+    refused_by(HeadroomError, "imported before, with other settings; start this in a new process", handler)
 
 
 def test_a_gpu_each_where_there_are_any_and_as_many_as_there_is_room_for():
@@ -466,7 +476,7 @@ def test_ctrl_c_ends_the_own_cluster_which_listens_to_this_computer_alone(place,
     with driving(arguments, tmp_path / "driver", environment) as process:
         until(lambda: counts(tmp_path / "driver" / "store"), process)
         started = below(process)
-        assert listening([psutil.Process(process.pid), *started]) == {LOOPBACK}
+        assert listening([psutil.Process(process.pid), *started]) == {LOOPBACK[0]}
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 130 and out == "" and "resumes from there" in err.splitlines()[-1], err

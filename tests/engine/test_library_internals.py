@@ -452,7 +452,8 @@ def folder_of_ray(tmp_path, monkeypatch):
 @uses("ray", "settings in the environment")
 def settings_of_ray(tmp_path, monkeypatch):
     """Ray reads RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER when it is imported, and its raylet prestart_worker_first_driver."""
-    assert '"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"' in source("ray", "_private/ray_constants.py")
+    constants = source("ray", "_private/ray_constants.py")
+    assert '"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"' in constants and "ENABLE_RAY_CLUSTER = env_bool(" in constants
     assert holds("core/src/ray/raylet/raylet", b"prestart_worker_first_driver")
 
 
