@@ -9,7 +9,7 @@ from tests.test_imports_go_one_way import HEAVY
 from tests.warm import WarmInterpreter
 
 OPEN = """
-import json, sys, threading, time
+import json, os, sys, threading, time
 from engine.jobs import Jobs
 from engine.slots import FINISHED
 let_work, work = threading.Event(), Jobs._work
@@ -33,6 +33,9 @@ at.run()
 assert not at.exception, at.exception
 time.sleep(1)
 told()
+if free == "free":
+    sys.stdout.flush()
+    os._exit(0)  # what it measures then, it measures in the held case too
 let_work.set()
 ends, rest = time.monotonic() + 500, 0
 while rest < 3 and time.monotonic() < ends:  # a browser comes back while anything is under way
@@ -64,8 +67,8 @@ def with_streamlit():
 
 @pytest.fixture(scope="module")
 def open_app(store_folder, with_streamlit):
-    """What the app says in a process of its own: after its first run, with the worker held until then or free, at rest,
-    and to a mask that is none."""
+    """What the app says in a process of its own: after its first run, with the worker free; or with the worker held
+    until then, and at rest, and to a mask that is none."""
 
     def run(heads=50, worker="held"):
         env = {**os.environ, "HEADROOM_CACHE": str(store_folder), "HEADROOM_IDLE_SECONDS": "0"}
@@ -95,15 +98,16 @@ def test_the_controls_are_drawn_before_the_worker_has_done_anything(first_and_se
 
 def test_what_is_stored_is_shown_without_any_of_them(first_and_second):
     (_, measured, _), (_, stored, _) = first_and_second
-    assert heavy(measured) >= {"torch", "transformers"}, "so it is the store that makes the difference"
+    assert heavy(measured) >= {"torch", "transformers"} and "%" in measured["figures"][0], (
+        "the store makes the difference"
+    )
     assert stored["figures"] == measured["figures"] and "%" in stored["figures"][0]
     assert heavy(stored) == set()
 
 
 def test_nothing_is_imported_for_what_is_missing_before_the_page_is_drawn(first_and_second, open_app):
-    first, rest, _ = open_app(heads=60, worker="free")
+    [first] = open_app(heads=60, worker="free")
     assert first["sliders"] == 1 and first["errors"] == [] and heavy(first) == set()
-    assert "%" in rest["figures"][0] and heavy(rest) >= {"torch", "transformers"}
 
 
 def test_the_slider_stays_beside_a_line_that_says_what_is_wrong(first_and_second):
