@@ -14,6 +14,7 @@ from engine.views.view import text_view
 
 TASK = {"task": "demo_copy", "limit": 4}
 TEXT = {"passage": "Privet Drive, twice"}
+SHORT = {"text": "a file of a few words"}  # where the chart has a row for each two tokens
 RECORD = str(demo.runs_folder() / "smeared.safetensors")
 # of a request: its settings, the titles of its chart, and the column of its table that the chart shows
 DRAWN = {
@@ -33,7 +34,7 @@ DRAWN = {
         "icl_score_change_nats",
     ),
     "ContinuePrompt": ({"prompt": "a b", "mask": "L1H1", "tokens": 1}, ["Probability", "Next token (model)"], None),
-    "MeasureAttention": (TEXT | {"heads": "L1H1"}, ["Token looked at", "Token that looks", "Attention"], None),
+    "MeasureAttention": (SHORT | {"heads": "L1H1"}, ["Token looked at", "Token that looks", "Attention"], None),
     "MeasureLens": (TEXT, ["Next token is the likeliest", "After layer"], None),
     "IdealizeHeads": (TEXT | {"heads": "L1H1"}, ["Share of the effect recovered (95% interval)", "Pattern"], None),
     "MeasurePerplexity": (TEXT, ["Perplexity a token", "Model"], None),
@@ -58,7 +59,7 @@ DRAWN = {
         ["Token of the prompts", "Layer", "Share of the difference"],
         "effect",
     ),
-    "ReadCorpus": ({"windows": 2, "length": 32}, ["Head", "Layer", "After earlier copies"], "induction"),
+    "ReadCorpus": (SHORT | {"windows": 2, "length": 16}, ["Head", "Layer", "After earlier copies"], "induction"),
     "MeasureTrajectory": ({"series": RECORD}, ["Training tokens", "Nats a token", "Quantity"], None),
 }
 WITHOUT = {
@@ -95,8 +96,11 @@ def test_every_request_has_a_chart_or_is_known_to_have_none():
 
 @pytest.mark.slow("runs a request on the tiny model")
 @pytest.mark.parametrize("name", DRAWN)
-def test_the_chart_of_a_request_shows_its_numbers_with_units(name, session, wide_opt):
+def test_the_chart_of_a_request_shows_its_numbers_with_units(name, session, wide_opt, tmp_path):
     settings, titles, column = DRAWN[name]
+    if "text" in settings:
+        (file := tmp_path / "text.txt").write_text("The river was low that summer. " * 8)
+        settings = settings | {"text": str(file)}
     of_model = {} if name == "MeasureTrajectory" else {"model": str(wide_opt), "precision": "fp32"}
     result = getattr(headroom, name)(**of_model, **settings).run(session)
     found, rows = drawn(result.chart())
