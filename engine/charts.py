@@ -9,8 +9,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
     Rows = Sequence[Mapping[str, Any]] | pd.DataFrame
 
 RIGHT = "acc|Questions right|%"
-NEXT_TO = 3  # maps in a row
 CELL_PX, SMALL_PX, MOST_LARGE = 20, 3, 2000  # of a map, and how many cells may be large
 MOST_POINTS = 200  # that are drawn on a line
 ALL: Any = {"content": "data"}  # a tooltip with every column
@@ -68,23 +65,6 @@ def grid(rows: Rows, x: str, y: str, value: str) -> alt.Chart:
     size = alt.Step(CELL_PX if len(known) <= MOST_LARGE else SMALL_PX)
     chart = alt.Chart(_data(rows), width=size, height=size).mark_rect(tooltip=ALL)
     return chart.encode(x=alt.X(across, title=x_title, **look), y=alt.Y(down, title=y_title, **look), color=color)
-
-
-def score_maps(scores: Mapping[str, np.ndarray]) -> Any:
-    """Returns a map of layers and heads for each array (layer, head), or bars by layer for each (layer,); the names of
-    the scores are as columns, "name|title|format"."""
-    import altair as alt
-
-    charts = [_score_map(name, array) for name, array in scores.items()]
-    return charts[0] if len(charts) == 1 else alt.concat(*charts, columns=NEXT_TO).resolve_scale(color="independent")
-
-
-def _score_map(name: str, array: np.ndarray) -> Any:
-    field = _parts(name)[0]
-    rows = [
-        dict(zip(("layer", "head"), at, strict=False)) | {field: float(score)} for at, score in np.ndenumerate(array)
-    ]
-    return bars(rows, "layer|Layer", name) if array.ndim == 1 else grid(rows, "head|Head", "layer|Layer", name)
 
 
 def _quantity(channel: Any, words: str, zero: bool = True) -> Any:

@@ -60,7 +60,7 @@ DRAWN = {
         "effect",
     ),
     "ReadCorpus": (SHORT | {"windows": 2, "length": 16}, ["Head", "Layer", "After earlier copies"], "induction"),
-    "MeasureTrajectory": ({"series": RECORD}, ["Training tokens", "Nats a token", "Quantity"], None),
+    "MeasureTrajectory": ({"series": RECORD}, ["Training tokens", "In-context score, nats"], None),
 }
 WITHOUT = {
     "CheckPublished", "ReportHead", "ExportModel", "TrainModel", "ManageStore",
@@ -118,7 +118,8 @@ def test_a_result_without_a_chart_names_its_table():
 
 
 def test_a_missing_number_and_a_negative_one_can_be_drawn():
-    titles, rows = drawn(charts.score_maps({"nats|Change, nats": np.array([[0.5, np.nan], [-1.0, 0.25]])}))
-    assert titles == {"Head", "Layer", "Change, nats"} and rows[1]["nats"] is None
+    rows = [{"a": 0, "b": at, "nats": nats} for at, nats in enumerate((0.5, None, -1.0))]
+    titles, drawn_rows = drawn(charts.grid(rows, "a|Head", "b|Layer", "nats|Change, nats"))
+    assert titles == {"Head", "Layer", "Change, nats"} and drawn_rows[1]["nats"] is None
     bars = [{"name": "a", "x": 0.5, "low": 0.2, "high": 0.7}, {"name": "b", "x": 0.1, "low": None, "high": None}]
     assert drawn(charts.bars(bars, "name|Side", "x|Share", "low", "high"))[0] == {"Side", "Share (95% interval)"}

@@ -1,7 +1,6 @@
 """Small models that learn: `TrainModel`, and `MeasureTrajectory`, what was learnt at every snapshot."""
 
 import argparse
-import math
 import os
 import time
 from dataclasses import MISSING, dataclass, fields, replace
@@ -11,7 +10,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from engine import charts
 from engine.checkpoints.names import SHIPPED
 from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
@@ -34,7 +32,7 @@ from engine.training.measuring import (
 from engine.training.phase_change import window
 from engine.training.recipe import FEWEST_VOCABULARY, MAX_TOKENS, RECIPES, Recipe
 from engine.training.trajectory import Trajectory, decode, encode, series_of
-from engine.views.view import text_view
+from engine.views.training import run_view, trajectory_view
 
 POSITIONS = ("rotary", "shortformer")
 RENAMED = {
@@ -156,18 +154,13 @@ class TrainModel(Request):
         line = line or (made.log() or [{}])[-1]
         there = set(made.steps())
         missing = [step for step in recipe.snapshot_steps() if step not in there]
-        heads = {f"best_{name}": best(line, name) for name in ("prefix_matching", "previous_token") if name in line}
+        highest = {name: best(line, name) for name in ("prefix_matching", "previous_token") if name in line}
         numbers = {name: line.get(name) for name in ("tokens", "loss", "icl", "first_copy", "second_copy")}
         fields: dict[str, Any] = {"run": str(made.folder), "recipe": recipe.as_json(), "snapshots": len(there),
-                                  "missing": missing, **numbers, **heads}  # fmt: skip
-        lines = [f"{made.folder}: {recipe.in_words}, {len(there)} snapshots"]
-        if line:
-            lines.append(f"loss {line['loss']:.3f} nats a token, in-context score {line['icl']:+.3f}, second copy "
-                         f"{line['second_copy']:.2f} nats (first {line['first_copy']:.2f}), best prefix matching "
-                         f"{best(line):.2f}, best previous token {best(line, 'previous_token'):.2f}")  # fmt: skip
-        if missing:
-            lines.append(f"deleted since: {', '.join(f'step{step}' for step in missing)}")
-        return Result(line, fields, text_view("\n".join(lines)))
+                                  "missing": missing, **numbers,
+                                  **{f"best_{name}": score for name, score in highest.items()}}  # fmt: skip
+        about = f"{made.folder}: {recipe.in_words}, {len(there)} snapshots."
+        return Result(line, fields, run_view(made.log(), about, highest, missing))
 
 
 MOST_BYTES = 20_000_000  # of a text
@@ -243,12 +236,7 @@ class MeasureTrajectory(Request):
         }  # fmt: skip
         files = file_of(self.out, lambda suffix: table_file(suffix, table(found, self.wanted)))
         files |= file_of(self.record, lambda suffix: encode(found))
-        rows = [{"tokens": tokens, "quantity": name, "nats": value}
-                for name, values in {"loss": found.loss, "in-context score": found.icl}.items()
-                for tokens, value in zip(found.tokens.tolist(), values.tolist(), strict=True)]  # fmt: skip
-        plot = partial(charts.curves, rows, "tokens|Training tokens|~s", "nats|Nats a token", "quantity|Quantity")
-        frame = partial(table, found, self.wanted)
-        return Result(found, fields, text_view("\n".join(_lines(found, where))), files, table=frame, plot=plot)
+        return Result(found, fields, trajectory_view(found, where), files, table=partial(table, found, self.wanted))
 
     def _measured(self, run: RequestRun) -> Trajectory:
         text = read_text(self.text, MOST_BYTES) if self.text else ""
@@ -305,23 +293,3 @@ def table(found: Trajectory, what: tuple[str, ...]) -> Any:
     at = columns.pop("at")
     frame = pd.DataFrame({"step": found.steps[at], "tokens": found.tokens[at]} | columns)
     return frame.astype({"layer": "Int64", "head": "Int64"})
-
-
-def _lines(found: Trajectory, where: Any) -> list[str]:
-    about, best = found.about, found.best("prefix_matching")
-    around = f", ± {about['around']} tokens" if about["around"] else ""
-    lines = [f"{found.label}: {len(found.steps)} snapshots to {found.tokens[-1]:,} tokens, on {about['n_texts']:,} "
-             f"texts of {about['n_ctx']} tokens ({about['text']})",
-             f"loss {found.loss[0]:.3f} to {found.loss[-1]:.3f} nats, in-context score (token {about['late']} less "
-             f"{about['early']}{around}) {found.icl[0]:+.3f} to {found.icl[-1]:+.3f}"]  # fmt: skip
-    if np.isfinite(best).any():
-        lines.append(f"best prefix matching {best[0]:.2f} to {best[-1]:.2f}")
-    if where is None:
-        lines.append("no window of a phase change: the in-context score never falls steeply")
-    else:
-        share = "the score ends about where it began, so no share of its change is in it"
-        if not math.isnan(where.share):
-            share = f"{where.share:.0%} of the change of the in-context score"
-        lines.append(f"phase change from {where.start:,.0f} to {where.end:,.0f} tokens: {share}")
-    lines += [f"steps {a} and {b} have the same weights" for a, b in about["same_weights"]]
-    return lines

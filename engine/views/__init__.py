@@ -15,6 +15,7 @@
 `sweep`: accuracy over tasks and levels, and a study's statements
 `heads`: what one head does, and what ideal patterns leave
 `corpus`: where heads look in a corpus
+`training`: a run of training, and its snapshots
 `texts`: losses, continuations, attention, and the lens
 `patches`: activations of one prompt in another, and function vectors
 

@@ -152,7 +152,10 @@ def _number(part: Part, field: str, scale: Mapping[str, Any] | None = None) -> d
 
 
 def _axis_format(column: Column) -> dict[str, Any]:
-    return {"format": "~%"} if column.format.endswith("%") else {}
+    """The format of an axis: shares in percent, and large counts as in "1.2M"."""
+    if column.format.endswith("%"):
+        return {"format": "~%"}
+    return {"format": "~s"} if column.format == ",d" else {}
 
 
 def _ordinal(part: Part, field: str) -> dict[str, Any]:

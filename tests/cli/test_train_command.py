@@ -186,7 +186,7 @@ def test_a_deleted_snapshot_is_named_and_the_others_stay(run, cli, told, text):
     assert set(run.steps()) == set(TINY.snapshot_steps()) - {5}
     options = ("--batch", 4, "--tokens", 1280, "--snapshots", 4, "--text", text, "--out", run.folder)
     code, out, _ = cli("train", *SHAPE, *options)
-    assert code == 0 and "deleted since: step5" in out and "7 snapshots" in out
+    assert code == 0 and "Deleted since: step5" in out and "7 snapshots" in out
     assert told("train", *SHAPE, *options)["missing"] == [5]
 
 
