@@ -21,7 +21,6 @@
 `training`: training of small models, and measurements along a run
 `texts`: losses token by token, and in-context learning
 
-`charts`: charts of results, for notebooks
 `errors`: exceptions whose text is shown to users
 `files`: files named by a user: bounded reads, atomic writes; which process holds a folder
 `jobs`: the worker thread and its jobs

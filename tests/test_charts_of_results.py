@@ -7,10 +7,8 @@ import pytest
 import vl_convert
 
 import headroom
-from engine import charts, demo
+from engine import demo
 from engine.requests import REQUESTS
-from engine.requests.running import Result
-from engine.views.view import text_view
 
 TASK = {"task": "demo_copy", "limit": 4}
 TEXT = {"passage": "Privet Drive, twice"}
@@ -114,12 +112,3 @@ def test_the_chart_of_a_request_shows_its_numbers_with_units(name, session, wide
 def test_a_result_without_a_chart_names_its_table():
     with pytest.raises(headroom.HeadroomError, match=r"no chart; \.frame\(\) gives its table"):
         headroom.ListTasks().run().chart()
-    assert Result(None, {}, text_view(""), plot=lambda: "drawn").chart() == "drawn"
-
-
-def test_a_missing_number_and_a_negative_one_can_be_drawn():
-    rows = [{"a": 0, "b": at, "nats": nats} for at, nats in enumerate((0.5, None, -1.0))]
-    titles, drawn_rows = drawn(charts.grid(rows, "a|Head", "b|Layer", "nats|Change, nats"))
-    assert titles == {"Head", "Layer", "Change, nats"} and drawn_rows[1]["nats"] is None
-    bars = [{"name": "a", "x": 0.5, "low": 0.2, "high": 0.7}, {"name": "b", "x": 0.1, "low": None, "high": None}]
-    assert drawn(charts.bars(bars, "name|Side", "x|Share", "low", "high"))[0] == {"Side", "Share (95% interval)"}

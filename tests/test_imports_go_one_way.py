@@ -17,7 +17,7 @@ from tests.conftest import HANG_S, REPOSITORY
 # Lowest first. A package imports from itself and from lower floors, so two on one floor know nothing of each other.
 FLOORS = [
     "cache engine.errors",
-    "engine.charts engine.demo engine.files engine.memory engine.progress engine.records engine.shapes "
+    "engine.demo engine.files engine.memory engine.progress engine.records engine.shapes "
     "engine.statistics engine.turns",
     "engine.architecture engine.shipped engine.slots",
     "engine.checkpoints engine.jobs engine.kernels",
@@ -181,7 +181,7 @@ def in_parts(*parts: str) -> list[Path]:
 def test_imports_go_one_way():
     assert [each for path in sources() for each in sorted(upward(path))] == []
     drawing = {dotted(path) for path in in_parts("cache", "engine") if libraries(imports(path)) & DRAWING}
-    assert drawing == {"engine.charts", "engine.requests.running", "engine.views.pictures"}, "in a function, at most"
+    assert drawing == {"engine.requests.running", "engine.views.pictures"}, "in a function, at most"
     assert not [path for path in sources() if dotted(path) in ("engine", "pages.ui") and imports(path)], "words alone"
     assert not [path for path in sources() if {"scripts", "tests"} & libraries(imports(path))], "not in a wheel"
 

@@ -46,7 +46,6 @@ class Result:
     `failure`: why nothing could be measured; "" where something could
     `report_folder`: the folder that a report on `value`, a study, is drawn in
     `table`: makes the table of `frame`, if the view has none
-    `plot`: draws the chart of `chart`, if the view has none
     `receipts`: how each stored record was measured that the result was read from: model, versions, machine, time
     `taken`: how long it took, or that it was stored, as a line
     """
@@ -60,7 +59,6 @@ class Result:
     report_folder: str = ""
     receipts: tuple[Mapping[str, Any], ...] = ()
     table: Callable[[], pd.DataFrame] | None = None
-    plot: Callable[[], Any] | None = None
     taken: str = ""
 
     @property
@@ -87,8 +85,6 @@ class Result:
 
     def chart(self) -> Any:
         """The result as an Altair chart, such as a map of scores or a curve of accuracies."""
-        if self.plot is not None:
-            return self.plot()
         for part in self.view.parts:
             if (drawn := part.picture()) is not None:
                 import altair as alt
