@@ -8,7 +8,8 @@ import secrets
 import shutil
 import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -112,6 +113,29 @@ def lock_folder(folder: str | Path) -> int | None:
             return descriptor
     os.close(descriptor)
     return None
+
+
+@contextmanager
+def temporary_folder(prefix: str, within: Path) -> Iterator[Path]:
+    """While open, a folder of this process, whose name begins with `prefix`. Removes those that killed processes have
+    left, if the system has locks on folders."""
+    for left in within.glob(f"{prefix}*"):
+        with suppress(OSError):  # of another user
+            if (lock := lock_folder(left)) is not None:
+                _remove(left, lock)
+    making = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=within))
+    lock = lock_folder(making)
+    folder = making.rename(within / making.name.removeprefix("."))  # which another process may find: it is locked
+    try:
+        yield folder
+    finally:
+        _remove(folder, lock)
+
+
+def _remove(folder: Path, lock: int | None) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if lock is not None:
+        os.close(lock)
 
 
 def this_process() -> ProcessMark:

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import shutil
-import tempfile
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -31,7 +30,7 @@ from engine.checkpoints.identity import file_digest, known_digest
 from engine.checkpoints.names import model_name
 from engine.checkpoints.validation import missing_tensors
 from engine.errors import HeadroomError
-from engine.files import free_on_disk, lock_folder, next_to_results
+from engine.files import free_on_disk, next_to_results, temporary_folder
 from engine.progress import Progress, announce
 from engine.records import version
 
@@ -132,16 +131,13 @@ def disk_refusal(header: Header, store: Store | None) -> str | None:
 
 def _write(header: Header, folder: Path) -> Iterator[Progress[Path]]:
     """Writes the folder, as a whole or not at all."""
-    making, held = None, None
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _clear_leftovers(folder.parent)
-        making = Path(tempfile.mkdtemp(prefix=MAKING, dir=folder.parent))
-        held = lock_folder(making)
-        yield from _fill(header, making)
-        shutil.rmtree(folder, ignore_errors=True)  # of another form
-        with suppress(OSError):  # another process was faster
-            making.rename(folder)
+        with temporary_folder(MAKING, folder.parent) as making:
+            yield from _fill(header, making)
+            shutil.rmtree(folder, ignore_errors=True)  # of another form
+            with suppress(OSError):  # another process was faster
+                making.rename(folder)
     except HeadroomError:
         raise
     except OSError as error:
@@ -150,9 +146,6 @@ def _write(header: Header, folder: Path) -> Iterator[Progress[Path]]:
     except Exception as error:  # whatever transformers, tokenizers and gguf think of a foreign file
         what = " ".join(str(error).split())[:200] or type(error).__name__
         raise HeadroomError(f"{header.file} cannot be converted: {what}; {ANOTHER}") from error
-    finally:
-        if making is not None:
-            _remove(making, held)
 
 
 def _fill(header: Header, folder: Path) -> Iterator[Progress[Path]]:
@@ -247,17 +240,3 @@ def _about(folder: Path) -> Converted | None:
         return read_json(folder / ABOUT, Converted)
     except (OSError, InvalidFile):
         return None
-
-
-def _clear_leftovers(within: Path) -> None:
-    """Removes what killed processes left; nothing where the system has no locks on folders."""
-    for folder in within.glob(f"{MAKING}*"):
-        if (held := lock_folder(folder)) is not None:
-            _remove(folder, held)
-
-
-def _remove(folder: Path, held: int | None) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    if held is not None:
-        with suppress(OSError):
-            os.close(held)

@@ -7,7 +7,6 @@ import io
 import logging
 import os
 import secrets
-import shutil
 import signal
 import socket
 import sys
@@ -16,10 +15,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from engine.distributed.ray_internals import OWN, start
 from engine.errors import Cancelled, HeadroomError, UsageError, one_line
+from engine.files import temporary_folder
 
 PACKAGE = "ray==2.60.0"  # as requirements-ray.txt has it
 OBJECTS_BYTES = 200 * 2**20  # of Ray's object store, which carries tasks and their records
@@ -55,24 +56,23 @@ def opened(address: str) -> Iterator[Any]:
     own = {**OWN, "RAY_AUTH_TOKEN": TOKEN} if address == LOCAL else {}
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
-    # the whole path of Ray's sockets has 107 characters at most
-    folder = tempfile.mkdtemp(prefix="headroom-ray-", dir="/tmp" if os.access("/tmp", os.W_OK) else None)
     try:
         try:
             import ray
         except ImportError as error:
             how = f"`{sys.executable} -m pip install {PACKAGE}` installs it"
             raise HeadroomError(f"--ray needs Ray ({one_line(error)}); {how}") from error
-        with redirect_stdout(io.StringIO()):  # Ray prints there what it thinks of a lost actor
+        within = Path("/tmp" if os.access("/tmp", os.W_OK) else tempfile.gettempdir())  # a path has 107 characters
+        # Ray prints there what it thinks of a lost actor
+        with redirect_stdout(io.StringIO()), temporary_folder("headroom-ray-", within) as folder:
             try:
-                _connect(ray, address, folder)
+                _connect(ray, address, str(folder))
                 yield ray
             finally:
                 ray.shutdown()
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def share_of(ray: Any, wanted: RayOptions, most: int) -> tuple[int, dict[str, float]]:

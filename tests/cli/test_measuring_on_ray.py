@@ -28,6 +28,7 @@ from engine.distributed import driver
 from engine.distributed.clusters import LOCAL, OWN, PACKAGE, RayOptions, opened, share_of
 from engine.distributed.worker import MemoryStore
 from engine.errors import HeadroomError, UsageError
+from engine.files import temporary_folder
 from engine.models.session import Session
 from engine.requests import CompareCriteria, CompareMechanisms, Correlate, Evaluate, ScoreImportance, Sweep
 from engine.requests.output import to_json
@@ -324,6 +325,14 @@ def test_ray_sets_no_signals_and_is_started_in_any_thread(monkeypatch):
     refused_by(HeadroomError, "imported before, with other settings; start this in a new process", handler)
 
 
+def test_folders_of_killed_drivers_are_removed_and_those_of_others_are_not(tmp_path):
+    left = tmp_path / "ray-left"
+    left.mkdir()
+    with temporary_folder("ray-", tmp_path) as one, temporary_folder("ray-", tmp_path) as other:
+        assert {*tmp_path.iterdir()} == {one, other}
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_gpu_each_where_there_are_any_and_as_many_as_there_is_room_for():
     def cluster(*machines):
         named = [{"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus} for cpus, gpus in machines]
@@ -471,7 +480,8 @@ def listening(processes):
 def test_ctrl_c_ends_the_own_cluster_which_listens_to_this_computer_alone(place, tiny_opt, tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment["HOME"] = str(tmp_path)
-    folders = {*Path("/tmp").glob("headroom-ray-*")}
+    left = Path(tempfile.mkdtemp(prefix="headroom-ray-", dir="/tmp"))  # by a driver that was killed
+    folders = {*Path("/tmp").glob("headroom-ray-*")} - {left}
     arguments = [*command(place, tiny_opt, tmp_path / "many.csv"), "--ray", "--workers", "1", "--cpus", "0.5"]
     with driving(arguments, tmp_path / "driver", environment) as process:
         until(lambda: counts(tmp_path / "driver" / "store"), process)
