@@ -34,4 +34,4 @@ with st.container(key="bench_form"):  # hidden on a slide
 with errors_shown():
     of = target or request.target(session())
     section = Section(measured.command.capitalize(), request, of, SHOWS, "on request")
-    show("Bench", [section], about(of, " ".join(argv(request))))
+    show("bench", [section], about(of, " ".join(argv(request))))

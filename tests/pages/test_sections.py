@@ -25,11 +25,12 @@ def draw():
     from pages.ui.page.runtime import session
     from pages.ui.sections.section import Section, show
 
+    st.session_state["heading"] = st.empty()  # which app.py draws
     asked, model = st.query_params, st.query_params["model"]
     request = MeasurePerplexity(model=model, precision="fp32", passage="The ferry", mask=asked.get("mask", ""))
     target = session().target(LoadSpec(model, "fp32"))
     section = Section("Made up", request, target, "You will see it.", asked.get("starts"), "folded" in asked)
-    show("A screen", [section], "a model")
+    show("bench", [section], "a model")
 
 
 @pytest.fixture
@@ -70,7 +71,12 @@ def test_it_waits_for_a_click_and_shows_its_view(opened, files):
 def test_a_slide_has_its_first_part(opened):
     press(opened(), "Measure")
     at = opened(present="1")
-    assert SAYS in said(at) and len(at.dataframe) == 1 and not at.text
+    assert (
+        at.session_state["headline of bench"] == "It is 2 nats here."
+        and SAYS not in said(at)
+        and len(at.dataframe) == 1
+        and not at.text
+    )
 
 
 @pytest.mark.parametrize("starts", ["at once", "if short"])

@@ -146,12 +146,19 @@ TITLES = {KEYS.get(each.file, each.file): each.title for screens in STORY.values
 def navigation() -> st.Page:
     """Draws the navigation, the screens by group; returns the open one."""
     first = next(iter(STORY.values()))[0]
-    return st.navigation({group: [_page(each, each == first) for each in screens] for group, screens in STORY.items()})
+    pages = {group: [_page(each, each == first) for each in screens] for group, screens in STORY.items()}
+    return st.navigation(pages, expanded=True)
 
 
 def screen_of(page: st.Page) -> Screen:
     """Returns the open screen."""
     [screen] = [each for screens in STORY.values() for each in screens if each.title == page.title]
+    return screen
+
+
+def screen_in(file: str) -> Screen:
+    """Returns the screen in this file."""
+    [screen] = [each for screens in STORY.values() for each in screens if each.file == file]
     return screen
 
 
@@ -170,7 +177,7 @@ def draw_headline(file: str, finding: str) -> None:
     if st.session_state.get(HEADLINE + file, "") == finding:
         return
     st.session_state[HEADLINE + file] = finding
-    [screen] = [each for screens in STORY.values() for each in screens if each.file == file]
+    screen = screen_in(file)
     _draw_heading(st.session_state[HEADING], screen.title, finding or screen.purpose, _action(screen))
 
 

@@ -11,7 +11,7 @@ import streamlit as st
 
 from engine.models.session import Target
 from engine.requests import Request, Result
-from engine.views.view import Part, View
+from engine.views.view import Part, View, plain_text
 from pages.ui.controls.controls import folded
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin
@@ -20,6 +20,7 @@ from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import show_error
+from pages.ui.page.screens import draw_headline, screen_in
 from pages.ui.page.tables import plain, to_csv
 from pages.ui.page.work import Work, live
 
@@ -56,27 +57,27 @@ class Section:
         return Work(self.title, self.title, self.request.whole(self.target), is_uneven=True)
 
 
-def show(screen: str, sections: Sequence[Section], about: str) -> None:
-    """Draws the sections of a screen, and below them what is made of those that are open. `about`: the model and what
-    is measured, for its files."""
+def show(file: str, sections: Sequence[Section], about: str) -> None:
+    """Draws the sections of the screen in this file of `pages`, and below them what is made of those that are open.
+    `about`: the model and what is measured, for its downloads."""
     since_s, sheet = time.monotonic(), Sheet()
     opened = []
     for section in sections:
-        draw = partial(_draw, section, sheet, since_s)
+        draw = partial(_draw, file, section, sheet, since_s)
         if not section.is_folded or folded(section.title, section.key, draw, in_address=True):
             opened.append(section)
         if not section.is_folded:
             draw()
     measured = {section.title: section.work.of for section in opened}
-    closing(Origin(screen, [section.request for section in opened], measured, about), sheet)
+    closing(Origin(screen_in(file).title, [section.request for section in opened], measured, about), sheet)
 
 
-def _draw(section: Section, sheet: Sheet, since_s: float) -> bool:
+def _draw(file: str, section: Section, sheet: Sheet, since_s: float) -> bool:
     """Draws a section in the state in which it is; returns True."""
     work = section.work
     stored = work.stored()
     if stored:
-        _draw_result(section, stored[-1], sheet)
+        _draw_result(file, section, stored[-1], sheet)
     elif work.fault and not work.under_way:
         show_error(work.fault)
     else:
@@ -97,11 +98,15 @@ def _draw_work(work: Work[Result]) -> None:
         work.offer("Measure", "play_arrow", MEASURE_HELP, least_s=0.0, by_size=True, type="primary")
 
 
-def _draw_result(section: Section, result: Result, sheet: Sheet) -> None:
-    """Draws a result, and adds it to the sheet: its finding, each line of parts, and its notes."""
+def _draw_result(file: str, section: Section, result: Result, sheet: Sheet) -> None:
+    """Draws a result, and adds it to the sheet: its finding (on a slide in the heading), each line of parts, and its
+    notes."""
     view = result.view
     if view.finding:
         sheet.says.append(view.finding)
+    if view.finding and presenting():
+        draw_headline(file, plain_text(view.finding))
+    elif view.finding:
         with st.container(key=f"finding_{section.key}"):
             st.markdown(f"#### {view.finding}" if len(sheet.says) == 1 else view.finding)
     for line in _lines(view):
