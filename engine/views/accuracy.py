@@ -1,4 +1,4 @@
-"""Accuracy on a task, of a model under a mask or of two, and next to published values."""
+"""Accuracy on a task: of a model or of two, next to published values, and without sets of heads."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -6,9 +6,18 @@ from typing import Any
 
 from engine.accuracy.evaluation import Answers
 from engine.statistics import Paired
+from engine.studies.removal import Removal
 from engine.views import kit
 from engine.views.view import Column, Part, View
 from engine.views.words import Effect, counted, number, percent, plain
+
+WITHOUT = {
+    "row": Column("Heads removed"),
+    "lost": Column("Accuracy lost, points", "+.1f"),
+    "low": Column("from", "+.1f"),
+    "high": Column("to", "+.1f"),
+    "n": Column("Questions"),
+}
 
 
 def accuracy_view(sides: Sequence[Mapping[str, Any]], change: Paired | None, notes: Sequence[str]) -> View:
@@ -36,6 +45,34 @@ def accuracy_view(sides: Sequence[Mapping[str, Any]], change: Paired | None, not
         finding += f"{change.gained}, wrong alone on {change.lost}"
     draw = partial(kit.bars, y="name", x="acc", low="low", high="high")
     return View(f"{finding}.", [Part("Accuracy", rows, shown, draw)], notes)
+
+
+def without_part(title: str, rows: Sequence[Mapping[str, Any]]) -> Part:
+    """Points of accuracy lost without sets of heads, next to random sets: `rows` of `without_row` and
+    `together_rows`."""
+    draw = partial(kit.intervals, y="row", x="lost", low="low", high="high", clear="is_clear")
+    return Part(title, rows, WITHOUT, draw, "Colored: a clear loss.")
+
+
+def without_row(name: str, change: Paired, is_clear: bool) -> dict[str, Any]:
+    """The row of one set of heads."""
+    lost = Effect.of_paired(change)
+    return {"row": name, "lost": lost.value, "low": lost.low, "high": lost.high, "n": change.n,
+            "is_clear": bool(is_clear)}  # fmt: skip
+
+
+def together_rows(found: Removal, noun: str, is_clear: bool) -> list[dict[str, Any]]:
+    """The rows of all heads of a removal together, and of as many at random with the range of the draws, as far as they
+    are measured."""
+    if found.removed is None:
+        return []
+    n, change = len(found.heads), found.removed.change
+    rows = [without_row(f"all {n} {noun} together", change, is_clear)]
+    if found.draws:
+        mean, low, high = (-points for points in found.at_random)
+        name = f"{n} random heads, range of {counted(len(found.draws), 'draw')}"
+        rows.append({"row": name, "lost": mean, "low": high, "high": low, "n": change.n, "is_clear": False})
+    return rows
 
 
 def cut_notes(answers: Mapping[str, Answers]) -> list[str]:

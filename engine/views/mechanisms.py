@@ -76,7 +76,7 @@ def series_view(
     columns = {"step": Column("Training step", ","), "gain": Column("Gain from examples, points", "+.1f"),
                "kind": Column("Heads removed"), "score": Column("Mean score", ".2g"), **LOST}  # fmt: skip
     draw = partial(kit.curves, x="step", y="points_lost", by="kind")
-    rows = [row | {"gain": found[row["step"]].gain} for row in rows]
+    rows = [{**row, "gain": found[row["step"]].gain} for row in rows]
     steps = {"kind": Column("Kind"), "half_of_highest_score": Column("Half of its highest score from step", ","),
              "beyond_random": Column("Beyond random from step", ",")}  # fmt: skip
     needed = {kind: step["beyond_random"] for kind, step in first.items() if step["beyond_random"] is not None}

@@ -11,7 +11,7 @@ import pandas as pd
 
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words, shots_in_words
-from engine.views.colors import CHANCE, GREY, MARK
+from engine.views.colors import CHANCE, GREY
 from pages.ui.figures import charts
 from pages.ui.page.tables import RANK_TITLE, number
 
@@ -26,7 +26,7 @@ LEGEND_PX, LINE_PX = (
 )  # a legend on top, which Streamlit counts as part of the height, like charts.AXIS_PX; and its title above it
 TASK_PX, SHOTS_PX, GAP_PX = 25, 22, 12  # two lines of title above a map, also with a slide's type, and the space below
 ROW_PX = 17  # of a task in the FFN map
-SET_PX, UNDER_PX = 30, 64  # of a set of heads that is removed, and of the axis under them
+UNDER_PX = 64  # of the axis under a map
 CELL_PX = 26  # the highest row of a map
 ROOM_FOR_NUMBERS = 28  # layers on the width of the page: with more, cells of the FFN map hold only the sign
 UNCLEAR = 0.6  # opacity of the number of a change that may be chance
@@ -136,35 +136,6 @@ def _numbers(base: alt.Chart, **mark: Any) -> list[alt.Chart]:
     """Returns the number of each cell, pale in those whose change may be chance."""
     shade = alt.condition("datum.is_clear", alt.value(1), alt.value(UNCLEAR))
     return [each.encode(opacity=shade) for each in charts.on_cells(base, 10, "tint", "number:N", **mark)]
-
-
-def joint_losses(rows: pd.DataFrame, n: int) -> charts.Picture:
-    """Returns `joint_rows`, asked of so many train questions, as bars with their intervals; orange where the
-    loss is clear."""
-    numbered = rows.assign(
-        points=[number(lost, 0) for lost in rows["lost"]],
-        interval=[
-            f"{number(low, 1)} to {number(high, 1)} ({of})"
-            for low, high, of in zip(rows["low"], rows["high"], rows["of"], strict=True)
-        ],
-    )
-    title = f"{LOST}, {n} train questions"
-    return charts.picture(_joint_losses(len(rows), title), sets=numbered)
-
-
-@charts.kept
-def _joint_losses(n_rows: int, title: str) -> charts.Template:
-    tips = charts.tips("row:N|Removed", "lost:Q|Points lost|.1f", "interval:N|From", "n:Q|Questions")
-    still: dict[str, Any] = {"labelOverlap": False, "labelBound": False, "labelFlush": False}
-    axis = alt.Axis(title=None, ticks=False, domain=False, grid=False, labelLimit=230, **still)
-    base = charts.named_chart("sets").encode(y=alt.Y("row:N", sort=None, axis=axis), tooltip=tips)
-    x = alt.X("lost:Q", title=title, axis=alt.Axis(tickCount=6, titleAnchor="end"))
-    color = alt.condition("datum.is_clear", alt.value(MARK), alt.value(GREY))
-    bars = base.mark_bar(height={"band": 0.6}, opacity=0.45).encode(x=x, color=color)
-    rule = base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q", color=color)
-    dots = base.mark_point(size=60, filled=True, opacity=1).encode(x=x, color=color)
-    numbers = charts.written(base, 12, align="left", dx=7).encode(x="high:Q", text="points:N")
-    return charts.template(SET_PX * n_rows + UNDER_PX, bars, rule, dots, numbers)
 
 
 def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int) -> charts.Picture:

@@ -19,6 +19,7 @@ from engine.questions.requests import TaskSpec
 from engine.studies.removal import Removal, without_heads
 from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from engine.timing.observed_timings import together_s
+from engine.views.accuracy import without_part
 from engine.views.colors import GREY, MARK
 from engine.views.pictures import Picture
 from pages.ui.controls.controls import one_listed
@@ -250,7 +251,7 @@ def draw_joint(of: HeadMaps, joint: JointLoss, sheet: Sheet, map_of: TaskSpec | 
     sets = tables.joint_rows(scores, rows, joint.found)
     words = tables.joint_in_words(joint.found, "" if map_of == task else task.name)
     sheet.tables["Alone and together"] = sets
-    picture = charts.joint_losses(sets, scores.n)
+    picture = _drawn("Alone and together", sets)
     st.subheader(f"Alone and together :small[{in_words(task)}]", help=BOTH_HELP)
     sheet.draw("Alone and together", picture, "importance_together", words, _reserved(picture))
     return words
@@ -282,9 +283,15 @@ def draw_removed(of: HeadMaps, setup: Setup, sheet: Sheet, since_s: float) -> tu
     rows = tables.removed_rows(found, names)
     words = tables.removed_in_words(rows, len(heads), task.name) if is_known else ""
     sheet.tables[REMOVED] = rows
-    picture = charts.joint_losses(rows, found.removed.change.n)
+    picture = _drawn(REMOVED, rows)
     sheet.draw(REMOVED, picture, "importance_removed", words or REMOVED, _reserved(picture))
     return words, {REMOVED: measured}
+
+
+def _drawn(title: str, sets: pd.DataFrame) -> Picture:
+    picture = without_part(title, sets.to_dict("records")).picture()
+    assert picture is not None, "there are rows"
+    return picture
 
 
 def _n_removed(found: Removal) -> int:

@@ -15,6 +15,7 @@ from engine.questions.requests import TaskSpec
 from engine.statistics import ALPHA, Paired, holm, mcnemar
 from engine.studies.removal import Removal
 from engine.studies.surveys import StudySettings, in_words, together
+from engine.views.accuracy import together_rows, without_row
 from pages.ui.page.tables import number, p_in_words, percent
 
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # the most heads: it takes one evaluation of all questions per head
@@ -157,48 +158,29 @@ def joint_rows(scores: Scores, rows: pd.DataFrame, found: Removal) -> pd.DataFra
         (f"induction head {name}", at, is_clear) for at, name, is_clear in induction[["name", "is_clear"]].itertuples()
     ]
     changes = [Paired(scores.n, gained[at], lost[at], mcnemar(gained[at], lost[at])) for _, at, _ in sets]
-    bars = [_bar(f"{name} alone", change, is_clear) for (name, _, is_clear), change in zip(sets, changes, strict=True)]
-    return pd.DataFrame([*bars, *_together_bars(found, "induction heads", True)])
+    alone = [
+        without_row(f"{name} alone", change, is_clear)
+        for (name, _, is_clear), change in zip(sets, changes, strict=True)
+    ]
+    return pd.DataFrame([*alone, *together_rows(found, "induction heads", True)])
 
 
 def removed_rows(found: Removal, names: Sequence[str]) -> pd.DataFrame:
     """Returns the rows of `joint_rows` for the best heads by a gradient, whose `names` are by flat index: each alone as
     far as measured, at 5% for all of these together (Holm), then all together, and as many at random."""
     adjusted = holm([each.change.p_mcnemar for each in found.alone])
-    bars = [
-        _bar(f"{names[head]} alone", each.change, p < ALPHA)
+    alone = [
+        without_row(f"{names[head]} alone", each.change, p < ALPHA)
         for head, each, p in zip(found.heads, found.alone, adjusted, strict=False)
     ]
     is_clear = found.removed is not None and found.removed.change.is_significant
-    return pd.DataFrame([*bars, *_together_bars(found, "heads", is_clear)])
+    return pd.DataFrame([*alone, *together_rows(found, "heads", is_clear)])
 
 
 def removed_in_words(rows: pd.DataFrame, n: int, task: str) -> str:
     """Describes what the n heads of complete `removed_rows` cost together."""
     together, at_random = (number(lost, 0) for lost in rows["lost"][n:])
     return f"On {task}, the top {n} heads together cost **{together} points**, {n} random heads {at_random}."
-
-
-def _together_bars(found: Removal, noun: str, is_clear: bool) -> list[dict[str, object]]:
-    """Returns the rows of all heads together, and of as many at random, as far as they are measured."""
-    n, bars = len(found.heads), []
-    if found.removed is None:
-        return bars
-    bars.append(_bar(f"all {n} {noun} together", found.removed.change, is_clear))
-    if found.draws:
-        mean, low, high = (-points for points in found.at_random)
-        at_random = {"lost": mean, "low": high, "high": low, "n": found.removed.change.n}
-        bars.append(
-            at_random | {"row": f"{n} random heads together", "is_clear": False, "of": f"{len(found.draws)} draws"}
-        )
-    return bars
-
-
-def _bar(row: str, change: Paired, is_clear: bool) -> dict[str, object]:
-    """Returns a row of `joint_rows` of one set of heads."""
-    low, high = change.interval
-    lost = {"lost": -100 * change.difference, "low": -100 * high, "high": -100 * low, "n": change.n}
-    return lost | {"row": row, "is_clear": bool(is_clear), "of": "95% interval"}
 
 
 def n_unclear(mean: Scores) -> int:
