@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-PASSAGE = "Names that return"  # the first one
+PASSAGE, LONG_PASSAGE = "Names that return", "The ferry"  # the first one, and the first of more than 512 tokens
 # Two prompts that differ in two names: the model continues each with the name that it began with.
 PROMPT, OTHER_PROMPT = (
     f"A letter came to the market for Jane {first}. The old woman asked in June about Charles {second}. "

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from engine.demo import PASSAGE
 from engine.errors import HeadroomError, UsageError
 from engine.export.card import Exported
 from engine.export.folders import named_folder, refuse_taken
@@ -33,7 +32,7 @@ from engine.requests.base import (
 )
 from engine.requests.fields import argv, choice, flag, number, output, path, string
 from engine.requests.output import TABLES, file_of, table_file
-from engine.requests.texts import built_in, read_text
+from engine.requests.texts import built_in, read_text, title_of_passage
 from engine.views.pruned import exported_view, perplexity_view, speed_view
 
 BETWEEN_ROWS = "\n\n"  # as the standard recipe joins the rows of a data set
@@ -142,7 +141,7 @@ class MeasurePerplexity(PrunedModel):
     command: ClassVar[str] = "perplexity"
     group: ClassVar[str] = "Pruning"
     text: str | None = path(None, 'UTF-8 text file, or a .jsonl file whose "text" fields are joined by blank lines')
-    passage: str | None = string(None, "title of an included passage", what="passage", example=PASSAGE)
+    passage: str | None = title_of_passage()
     window: int = number(0, (0, MOST), "tokens per window (default: the model's context)")
 
     def measure(self, run: RequestRun) -> Result:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from engine.demo import PASSAGE, PROMPT, passages
+from engine.demo import LONG_PASSAGE, PASSAGE, PROMPT, passages
 from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
 from engine.heads.ablation import FILLS, KINDS, Ablating, head_ablations
@@ -35,12 +35,17 @@ TABLE_OUT, ARRAY_OUT = "output file: .csv or .parquet", "output file: .npz, .csv
 N_BEST = 5
 
 
+def title_of_passage(example: str = PASSAGE) -> Any:
+    """A field for one of the included passages."""
+    return string(None, "title of an included passage", what="passage", example=example)
+
+
 @dataclass(frozen=True, kw_only=True)
 class OfTexts(WithData, OfModel):
     """A model, its mask, and the texts that it reads."""
 
     text: str | None = path(None, "UTF-8 text file")
-    passage: str | None = string(None, "title of an included passage", what="passage", example=PASSAGE)
+    passage: str | None = title_of_passage()
     from_task: str | None = string(
         None, "use the training questions of this task with their answers, concatenated, as the text", what="task"
     )
@@ -155,6 +160,7 @@ class AttributeHeads(ScoredTexts):
 
     command: ClassVar[str] = "attribute"
     group: ClassVar[str] = "Text"
+    passage: str | None = title_of_passage(LONG_PASSAGE)
     kind: str = choice("full", KINDS, "kind of ablation (default: full)")
     fill: str = choice("zero", FILLS, "what replaces the output of an ablated head (default: zero)")
     second_mask: str | None = string(
