@@ -68,7 +68,7 @@ def head_in_corpus_view(
     )
     finding += f"changes by {top} on the {number(removed.n_windows, 0)} windows where it fires most, and by {other} on "
     finding += "random others."
-    rows = [each | {"text": _marked(each)} for each in examples]
+    rows = [{**each, "text": _marked(each)} for each in examples]
     return View(finding, [*view.parts, Part(f"Where {name} fires most", rows, EXAMPLES)], view.notes)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 from engine.studies.compare import BETTER, RANDOM, Area, ComparedCriteria
 from engine.views import kit
@@ -26,11 +27,13 @@ AREAS = {
 def criteria_view(found: ComparedCriteria, ranked: Sequence[Area]) -> View:
     """Which criteria are better than random orders, and the accuracies of each at every level."""
     areas = [asdict(each) | {"verdict": each.verdict} for each in ranked]
-    cells = [row | {"order": f"{row['criterion']} {row['seed'] or ''}".strip()} for row in found.cells()]
     columns = {"order": Column("Order"), "level": Column(PRUNED[found.comparing.axis], ".0%"),
                "acc": Column("Questions right", ".1%")}  # fmt: skip
     chance = {"chance": found.chance} if found.chance else {}
-    draw = partial(kit.curves, x="level", y="acc", by="order", rules=chance, roles={"random": RANDOM}, share=True)
+    draw = partial(
+        kit.curves, x="level", y="acc", by="order", low="lowest", high="highest", rules=chance,
+        roles={"random": RANDOM}, share=True,
+    )  # fmt: skip
     on = f"on {found.comparing.task.name}, {counted(found.n, 'question')}"
     better = [each.criterion for each in ranked if each.verdict == BETTER]
     if not ranked:
@@ -42,5 +45,24 @@ def criteria_view(found: ComparedCriteria, ranked: Sequence[Area]) -> View:
         finding = f"**No criterion keeps clearly more accuracy than random orders** {on}; {ranked[0].criterion} keeps "
         finding += f"most, {percent(ranked[0].area)} on average over the levels."
     notes = [f"not measured: {name}: {reason}" for name, reason in found.failed.items()]
-    parts = [Part("Mean accuracy over the levels", areas, AREAS), Part("Accuracy at each level", cells, columns, draw)]
+    parts = [
+        Part("Mean accuracy over the levels", areas, AREAS),
+        Part("Accuracy at each level", _curves(found), columns, draw),
+    ]
     return View(finding, parts, notes, on_slide=2)
+
+
+def _curves(found: ComparedCriteria) -> list[dict[str, Any]]:
+    """A row for each criterion and level, and for the mean of the random orders with their range."""
+    levels = [level / 1000 for level in found.comparing.levels]
+    rows = [
+        {"order": curve.criterion, "level": level, "acc": float(acc)}
+        for curve in found.curves
+        if curve.criterion != RANDOM
+        for level, acc in zip(levels, curve.acc, strict=True)
+    ]
+    random = zip(levels, zip(*(curve.acc.tolist() for curve in found.random), strict=True), strict=True)
+    return rows + [
+        {"order": RANDOM, "level": level, "acc": sum(each) / len(each), "lowest": min(each), "highest": max(each)}
+        for level, each in random
+    ]

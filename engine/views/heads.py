@@ -62,8 +62,11 @@ def ideal_view(heads: Sequence[str], known: Mapping[str, Any]) -> View:
         for kind, each in found["recovered"].items()
     ]
     best = max((row for row in rows if not math.isnan(row["share"])), key=lambda row: row["share"], default=None)
-    effects = [f"{with_interval(each['effect_nats'], *each['effect_ci95'], places[name], 4)} on {_read(found)}"
-               for name, found in measured.items() for each in [next(iter(found["recovered"].values()))]]  # fmt: skip
+    effects = []
+    for name, each in measured.items():
+        first = next(iter(each["recovered"].values()))
+        low, high = first["effect_ci95"]
+        effects.append(f"{with_interval(first['effect_nats'], low, high, places[name], 4)} on {_read(each)}")
     adds = f"Without {listed(heads)} the loss changes by {listed(effects)}."
     if best is None:
         finding = f"**There is nothing to recover**, because the loss does not clearly rise. {adds}"

@@ -39,10 +39,7 @@ def importance_view(scores: Scores, task: str) -> View:
 
 
 def layers_view(
-    rows: Sequence[Mapping[str, Any]],
-    orders: Mapping[str, Sequence[int]],
-    spearman: Mapping[str, Mapping[str, float]],
-    on: str,
+    rows: Sequence[Mapping[str, Any]], orders: Mapping[str, Any], spearman: Mapping[str, Mapping[str, float]], on: str
 ) -> View:
     """What each layer costs alone (a row of `rows` each), in which orders they are dropped, and how far block influence
     agrees with what they cost. `on`: the task and its questions, in words."""

@@ -16,17 +16,18 @@ def patch_view(found: PatchMap, rows: Sequence[Mapping[str, Any]]) -> View:
     """Where the difference between two prompts comes back, a row of `rows` for each layer and place."""
     before, after = (number(each, sign=True) for each in found.differences)
     a, b = (plain(visible(answer)) for answer in found.answers)
-    logits = f"The logit of “{b}” minus that of “{a}” is {before} after A, {after} after B."
+    logits = f"The logit of “{b}” minus that of “{a}” is {before} after the prompt, {after} after the other."
     if not found.is_clear:
-        return View(logits, [Part("Not shown", rows)], [found.unclear])
+        return View(logits, notes=[found.unclear])
     title = "Share of the difference"
     columns = {"layer": Column("Layer"), "place": Column("Token of the prompts"), "effect": Column(title, ".0%")}
-    rows = [row | {"place": place_of(row)} for row in rows]
+    rows = [{**row, "place": place_of(row)} for row in rows]
     if found.kind == HEADS:
         columns["place"] = Column("Head at the last token")
         draw = partial(kit.head_map, value="effect", signed=True)
     elif found.pair is not None:
-        draw = partial(kit.curves, x="layer", y="effect")
+        ends = {"as after the prompt": 0.0, "as after the other": 1.0}
+        draw = partial(kit.curves, x="layer", y="effect", rules=ends)
     else:
         draw = partial(kit.matrix, x="place", y="layer", value="effect", signed=True)
     largest = max(rows, key=lambda row: abs(row["effect"]))
@@ -34,7 +35,7 @@ def patch_view(found: PatchMap, rows: Sequence[Mapping[str, Any]]) -> View:
     if found.kind == HEADS:
         where = f"output of L{largest['layer']}{largest['place']} at the last token"
     finding = f"**{percent(largest['effect'], 0)} of the difference comes back by the {where}**, the most of all. "
-    caption = "0%: the difference is as after A; 100%: as after B."
+    caption = "0%: the difference is as after the prompt; 100%: as after the other."
     return View(finding + logits, [Part("Difference that comes back", rows, columns, draw, caption, "effect")])
 
 
@@ -69,7 +70,7 @@ def switch_view(found: VectorSwitch, rows: Sequence[Mapping[str, Any]], task: st
 
 def guesses_view(rows: Sequence[Mapping[str, Any]], task: str, heads: Sequence[str]) -> View:
     """What the model says next without the vector (the first of `rows`) and with it at each layer."""
-    shown = [row | {"guess": f"{_place(row)}: {visible(row['token'])}"} for row in rows]
+    shown = [{**row, "guess": f"{_place(row)}: {visible(row['token'])}"} for row in rows]
     first, *others = rows
     before = f"“{plain(visible(first['token']))}” ({percent(first['p'])})"
     other = max((row for row in others if row["token"] != first["token"]), key=lambda row: row["p"], default=None)

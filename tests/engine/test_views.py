@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from functools import partial
 
 import altair as alt
@@ -10,13 +11,16 @@ import pytest
 import vl_convert
 
 import headroom
+from engine.heads.patching import PatchMap
 from engine.importance.importance import Scores
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.requests import ScoreImportance
+from engine.requests.patches import rows_of
 from engine.statistics import Paired
 from engine.views import kit
 from engine.views.importance import component_rows, importance_view
+from engine.views.patches import patch_view
 from engine.views.pictures import file_spec
 from engine.views.view import Column, Part, View, as_text, plain_text, text_view
 from engine.views.words import Effect, counted, listed, number, percent, plain, visible, with_interval
@@ -191,3 +195,21 @@ def test_the_finding_is_the_same_on_the_command_line_and_in_a_notebook(tmp_path,
     result = headroom.ScoreImportance(task="demo_copy", limit=4, cache=str(tmp_path)).run()
     assert printed.startswith(plain_text(result.view.finding)) and result.taken == "from the store"
     assert plain_text(result.view.finding) in result._repr_html_()
+
+
+def test_the_difference_of_the_two_answers_is_said_and_each_place_has_a_row():
+    effects = {0: np.array([0.1, 0.9, 0.0]), 1: np.array([0.0, 0.4, 0.2]), 2: np.array([0.0, 0.1, 0.8])}
+    tokens = ["A", " red", " is"], ["A", " blue", " is"]
+    found = PatchMap("stream", effects, tokens, (" hot", " cold"), (-2.0, 3.0), 0.01)
+    said = "The logit of “␣cold” minus that of “␣hot” is −2.00 after the prompt, +3.00 after the other."
+    view = patch_view(found, rows_of(found))
+    where = "residual stream before layer 0, at token 1 ␣red / ␣blue"
+    assert plain_text(view.finding) == f"90% of the difference comes back by the {where}, the most of all. {said}"
+    rows = view.parts[0].rows
+    assert [row["place"] for row in rows[:3]] == ["0 A", "1 ␣red / ␣blue", "2 ␣is"] and len(rows) == 9
+    effects = {0: np.array([0.1, -0.7]), 1: np.array([0.2, 0.0])}
+    of_heads = PatchMap("heads", effects, tokens, (" hot", " cold"), (-2.0, 3.0), 0.01)
+    assert "−70% of the difference comes back by the output of L0H1" in patch_view(of_heads, rows_of(of_heads)).finding
+    unclear = replace(found, differences=(2.0, 2.015))
+    view = patch_view(unclear, rows_of(unclear))
+    assert view.notes == [unclear.unclear] and unclear.unclear and not view.parts
