@@ -1,6 +1,7 @@
 """The Attention screen in one process: what goes to the browser, heads and text in the address, and its limits."""
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from functools import partial
@@ -199,8 +200,10 @@ def test_the_screen_sends_the_chosen_heads_and_the_command_and_the_program_agree
         rows = written[written["head"] == head]
         true[number][rows["destination"], rows["source"]] = rows["attention"]
     assert np.abs(table_of(pattern, "attention", n) - true.mean(0)).max() < 1e-3
-    last = meta["pieces"][true.sum(0)[-1].argmax()]
-    assert printed_by_the_program(at).startswith(f"2 heads on {n} tokens; the last one looks most at {last!r}; ")
+    printed = printed_by_the_program(at)
+    share = re.search(r"(\d+)% (?:of attention )?to the first token", printed)[1]
+    assert float(share) == pytest.approx(100 * true.mean(0)[1:, 0].mean(), abs=0.6)
+    assert printed.startswith("L1H0 and L0H3 give ") and f"over {n} tokens" in printed
 
 
 def test_the_lens_of_a_pruned_model_is_next_to_that_of_the_full_one(open_screen, tmp_path):

@@ -11,6 +11,7 @@ from engine.progress import final
 from engine.shapes import ModelShape
 from engine.texts.continuation import Continuation, How, NextTokens, continuation, next_tokens
 from engine.views.pictures import to_svg
+from engine.views.view import BREAKS
 from pages.ui.continuation import charts, sections
 from pages.ui.controls.pruning import by_importance
 from pages.ui.page import runtime

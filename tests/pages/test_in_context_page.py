@@ -96,7 +96,7 @@ def test_scores_of_the_full_and_of_the_pruned_model_are_those_of_the_command_and
     assert f"95% interval of the change {' to '.join(ends)}, 3 texts" in said(at)
     assert "4 of 8 heads, 1 of 2 FFNs" in said(at)
     assert set(frames_of(at)[0]["points"]["series"]) == {"full model", "pruned model"}
-    masked = number_after("masked [+]?", printed_by_the_program(at).partition("score")[2])
+    masked = number_after(r"\nmasked +[+]?", printed_by_the_program(at))
     assert values(at) == [tables.number(-masked, sign=True)]
     again = open_screen(incontext_heads="50", incontext_mask="F1")  # a new session finds what is stored
     assert values(again) == values(at)

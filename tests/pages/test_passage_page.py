@@ -89,7 +89,7 @@ def test_a_moved_slider_gives_b_and_the_command_and_the_program_agree(
     found = measured(tiny_opt, text, result["mask"])
     np.testing.assert_allclose(data["loss"]["b"][1:], found.loss_nats[1:], atol=1e-4)
     assert data["rank"]["b"] == found.rank.tolist()
-    nats = re.search(r"mean loss ([\d.]+) nats, ([\d.]+) masked", printed_by_the_program(at)).groups()
+    nats = re.search(r"from ([\d.]+) to ([\d.]+), over", printed_by_the_program(at)).groups()
     assert all(f"**{float(each):.3f}**" in summary(at) for each in nats)
     assert not at.dataframe and not at.get("vega_lite_chart"), "chart and tables are drawn when they are opened"
     at.session_state["passage_more"] = True
