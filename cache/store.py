@@ -153,15 +153,6 @@ class Store:
                 n_bytes += counted_bytes(connection)
         return n_bytes
 
-    def stamp(self) -> str:
-        """Changes with what any process puts here; this one's own puts are in `n_puts` too."""
-        found = []
-        for end in ("", "-wal"):
-            with suppress(OSError):  # there is none
-                state = os.stat(self._folder / f"{DBNAME}{end}")
-                found.append(f"{state.st_ino} {state.st_size} {state.st_mtime_ns}")
-        return ", ".join(found)
-
     def verify(self) -> Verified:
         """Reads and decodes every entry on disk, deletes damaged ones, removes value files older than an hour without a
         row."""

@@ -3,13 +3,13 @@
 import streamlit as st
 
 from engine.requests import REQUESTS, argv
-from engine.requests.base import OfModel, gives
+from engine.requests.base import OfModel
 from pages.ui.controls.controls import one_listed
 from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.downloads.footer import draw_command
 from pages.ui.downloads.origin import about, command_line
 from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
-from pages.ui.sections.form import draw_form
+from pages.ui.sections.form import MEASUREMENT, draw_form, label_of
 from pages.ui.sections.section import Section, show
 
 require_frame("pages/bench.py")
@@ -18,14 +18,9 @@ SHOWS = "You will see what it finds in one sentence, with its charts and tables.
 HELP = "Type a few letters to find one: its name, or a word of what it measures."
 
 setup = chosen()
-by_label = {
-    f"{each.group} · {each.command}: {gives(each)}": each
-    for group in GROUPS
-    for each in REQUESTS
-    if each.group == group
-}
+by_label = {label_of(each): each for group in GROUPS for each in REQUESTS if each.group == group}
 with st.container(key="bench_form"):  # hidden on a slide
-    measured = by_label[one_listed(st.container(), "Measurement", [*by_label], "bench_measurement", help=HELP)]
+    measured = by_label[one_listed(st.container(), "Measurement", [*by_label], MEASUREMENT, help=HELP)]
     target = wait_for_model(setup, prunes=True) if issubclass(measured, OfModel) else None
     request = draw_form(measured, setup, target)
     if request is None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 
+from engine.requests import CompareCriteria
 from pages.ui.controls.controls import folded
 from pages.ui.controls.sidebar import chosen
 from pages.ui.controls.texts import choose_text
@@ -27,6 +28,7 @@ from pages.ui.prune.screen import PruneScreen
 from pages.ui.prune.stories import close_when_left, set_controls
 from pages.ui.prune.story import finding
 from pages.ui.prune.tables import answers_csv
+from pages.ui.sections.form import MEASUREMENT, label_of
 
 require_frame("pages/prune.py")
 setup = chosen()
@@ -50,8 +52,9 @@ listed = partial(draw_questions, shown.x, shown.measured, second)
 folded("The questions", "prune_questions", listed, in_address=True)
 savings = partial(costs.draw_savings, shown, screen.since_s)
 saves = folded("What pruning saves", "prune_cost", savings, in_address=True)
-compare: dict[str, Any] = {"sweeps_what": "Compare criteria", "sweeps_tasks": [shown.x.task.name]}
-st.page_link("pages/sweeps.py", label="Compare criteria on Sweeps", icon=":material/timeline:", query_params=compare)
+task, compare = shown.x.task, label_of(CompareCriteria)
+asked: dict[str, Any] = {MEASUREMENT: compare, "bench_compare_task": task.name, "bench_compare_shots": task.shots}
+st.page_link("pages/bench.py", label="Compare criteria on the bench", icon=":material/timeline:", query_params=asked)
 export = partial(live, [exports.SLOT], partial(exports.draw_export, shown), screen.since_s)
 folded("Export this model", "prune_export", export, in_address=True)
 put_right("prune_perplexity", "Perplexity of a text", flag)

@@ -27,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 SCREENS = (
     *("prune", "importance", "induction", "head", "passage", "continuation", "attention", "training"),
-    *("in_context", "correlations", "sweeps"),
+    *("in_context", "correlations"),
 )
 TASKS = ("--task", "demo_outfit", "--shots", "5", "--limit", "32")
 MASK = ("--mask", "L1H1-3 L3H5")

@@ -41,7 +41,7 @@ FLOORS = [
     "pages.ui.downloads",
     "pages.ui.sections",
     "pages.ui.prune pages.ui.importance pages.ui.induction pages.ui.passage pages.ui.continuation pages.ui.attention "
-    "pages.ui.in_context pages.ui.correlations pages.ui.sweeps pages.ui.head pages.ui.training",
+    "pages.ui.in_context pages.ui.correlations pages.ui.head pages.ui.training",
     "pages.ui.study_report",
     "pages",
     "app engine.__main__",  # the command line is a front end as app.py is: it has the report of a study drawn

@@ -251,7 +251,7 @@ def test_the_app_runs_from_a_users_folder_with_its_own_settings(installed):
     assert not begun.config.gather_usage_stats and begun.custom_theme.light.primary_color == "#00649C"
     elements = [m.delta.new_element for m in messages if m.HasField("delta") and m.delta.HasField("new_element")]
     assert not [element.exception.message for element in elements if element.HasField("exception")]
-    assert {"Prune", "Sweeps"} <= {page.page_name for message in messages for page in message.navigation.app_pages}
+    assert {"Prune", "Bench"} <= {page.page_name for message in messages for page in message.navigation.app_pages}
     assert "Model" in {element.selectbox.label for element in elements}
     assert is_untouched(folder)
 

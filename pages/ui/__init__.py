@@ -15,6 +15,5 @@
 `training`: parts of the Training screen
 `in_context`: parts of the In context screen
 `correlations`: parts of the Correlations screen
-`sweeps`: parts of the Sweeps screen
 `study_report`: a study as a folder of figures with one report; it uses tables and charts of three screens
 """

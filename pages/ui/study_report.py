@@ -18,12 +18,12 @@ from engine.views.colors import NO, QUIET, YES, light_theme
 from engine.views.pictures import Picture, rasterised, to_svg
 from pages.ui.correlations.charts import MEASURES, matrix
 from pages.ui.correlations.tables import between_tasks, cells, labelled, names_in_order, takeaway
+from pages.ui.figures import study_charts, study_tables
 from pages.ui.figures.transfer import transfer_in_words, transfer_map, transfer_rows
 from pages.ui.importance.charts import aggregate_map, ffn_map
 from pages.ui.importance.tables import aggregate_rows, ffn_mean, ffn_rows, ffns_in_words, heads_in_words
 from pages.ui.page.defaults import NOUNS
 from pages.ui.page.tables import number, typeset
-from pages.ui.sweeps import charts, tables
 
 STYLE = """
 body { font: 16px/1.5 sans-serif; color: var(--text); max-width: 1000px; margin: 2rem auto; padding: 0 1rem; }
@@ -90,13 +90,13 @@ def _correlations(study: Study) -> Iterator[tuple[str, str, Picture]]:
 def _sweeps(rows: Mapping[str, Sequence[SweepRow]]) -> Iterator[tuple[str, str, Picture]]:
     own = rows.get("heads", ())
     for axis, noun in NOUNS.items():
-        frame = tables.curves(rows.get(axis, ()), rows.get("random", ()) if axis == "heads" else (), axis)
-        for shots, mine in tables.by_shots(frame):
-            words = tables.curves_in_words(mine, noun)
-            yield f"Pruned {noun}, {shots_in_words(shots)}", words, charts.curves(mine, axis)
-    for shots, mine in tables.by_shots(tables.grid(rows.get("combined", ()))):
-        drawn = charts.grid_map(tables.spread(mine), tables.border(mine))
-        yield f"Heads and FFNs, {shots_in_words(shots)}", tables.grid_in_words(mine), drawn
+        frame = study_tables.curves(rows.get(axis, ()), rows.get("random", ()) if axis == "heads" else (), axis)
+        for shots, mine in study_tables.by_shots(frame):
+            words = study_tables.curves_in_words(mine, noun)
+            yield f"Pruned {noun}, {shots_in_words(shots)}", words, study_charts.curves(mine, axis)
+    for shots, mine in study_tables.by_shots(study_tables.grid(rows.get("combined", ()))):
+        drawn = study_charts.grid_map(study_tables.spread(mine), study_tables.border(mine))
+        yield f"Heads and FFNs, {shots_in_words(shots)}", study_tables.grid_in_words(mine), drawn
     frame = transfer_rows(rows.get("transfer", ()), own)
     if len(frame):
         level = rows["transfer"][0].point.heads_permille / 1000
@@ -104,9 +104,9 @@ def _sweeps(rows: Mapping[str, Sequence[SweepRow]]) -> Iterator[tuple[str, str, 
     for title, name in (("Unseen tasks", "others"), ("Rescored after each step", "rescored")):
         if measured := rows.get(name, ()):
             judged = {row.point.task for row in measured}
-            frame = tables.lines([*(row for row in own if row.point.task in judged), *measured])
-            for shots, mine in tables.by_shots(frame):
-                yield f"{title}, {shots_in_words(shots)}", tables.lines_in_words(mine), charts.lines(mine)
+            frame = study_tables.lines([*(row for row in own if row.point.task in judged), *measured])
+            for shots, mine in study_tables.by_shots(frame):
+                yield f"{title}, {shots_in_words(shots)}", study_tables.lines_in_words(mine), study_charts.lines(mine)
 
 
 def page(study: Study, drawn: list[str]) -> str:
@@ -163,6 +163,6 @@ def _statement(each: Statement) -> str:
 
 
 def _break_points(study: Study, axis: str, noun: str) -> str:
-    frame = tables.break_table(break_points(study.curves.get(axis, Swept()).rows, axis))
+    frame = study_tables.break_table(break_points(study.curves.get(axis, Swept()).rows, axis))
     drawn = frame.to_html(index=False, float_format=partial(number, digits=3), na_rep="–", border=0)
     return f"<h3>{noun}</h3>{drawn}"

@@ -30,12 +30,11 @@ STORY = {"prune_story": "Remove induction heads"}
 # a text without the heads that STORY removes
 PASSAGE = {"passage_text": "Privet Drive, twice", "passage_mask": "L1H1-3 L3H5", "passage_heads": "0"}
 VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, and its address
-    **{name: (name, {}) for name in ("prune", "in_context", "correlations", "sweeps", "head")},
+    **{name: (name, {}) for name in ("prune", "in_context", "correlations", "head")},
     "story": ("prune", STORY),
     "passage": ("passage", PASSAGE),
     "importance": ("importance", {"importance_what": "Gradient"}),
     "oracle": ("importance", {"importance_what": "Measured"}),  # which it opens with once that is stored
-    "transfer": ("sweeps", {"sweeps_what": "Transfer"}),
 }
 # not the speed of a machine, which is measured on each
 KINDS = {*"activity answers attribution importance induction magnitudes perplexity texts tokenloss".split(),

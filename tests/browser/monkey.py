@@ -10,7 +10,7 @@ from tests.browser.conftest import open_settings
 from tests.conftest import HANG_S
 
 SCREENS = ("Prune", "Passage", "In context")  # those with figures that are recomputed; they come up most
-OTHERS = ("Importance", "Induction", "Attention", "Correlations", "Sweeps")
+OTHERS = ("Importance", "Induction", "Attention", "Correlations")
 KEYS = ("ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End")
 NUMBERS = {"Questions": (1, 8, 16, 24, 40), "Most texts": (1, 2, 3), "Seed": (0, 1, 2)}
 MASKS = ("", "L0H1", "F1", "L1H*", "L0H0-2 F0", "L1H0 L1H3", "F0-1", "L99H0", "nonsense", "<b>F1</b>")

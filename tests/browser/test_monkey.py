@@ -158,6 +158,6 @@ def warm_up(page):
     for precision in ("bf16", "int8", "fp32"):
         page.get_by_role("radio", name=precision, exact=True).click()
         at_rest(page)
-    for name in ("Importance", "Induction", "Attention", "Correlations", "Sweeps", *SCREENS):
+    for name in ("Importance", "Induction", "Attention", "Correlations", *SCREENS):
         page.get_by_role("link", name=name).click()
         page.wait_for_timeout(3000)

@@ -2,8 +2,11 @@
 Correlations shows its two rankings, and a sweep goes on while another screen is open."""
 
 import re
+from urllib.parse import quote
 
-from tests.browser.conftest import at_rest, await_mark, click_in_chart, keyed, open_study, settled_figure
+from engine.requests import Sweep
+from pages.ui.sections.form import label_of
+from tests.browser.conftest import await_mark, click_in_chart, keyed, open_study, settled_figure
 from tests.embedded import LAST_HEAD
 
 
@@ -61,31 +64,12 @@ def test_what_is_clicked_before_the_tasks_are_drawn_loses_none_and_the_address_k
 
 
 def test_a_sweep_goes_on_behind_another_screen(page, address):
-    open_study(page, address, "sweeps", "demo_copy", "demo_lookup")
-    page.get_by_role("button", name="Settings").click()
-    questions = page.get_by_label("Questions", exact=True)
-    questions.fill("16")
-    questions.press("Enter")
-    page.keyboard.press("Escape")
-    keyed(page, "offer sweep heads").get_by_role("button").click()
+    page.goto(f"{address}/bench?bench_measurement={quote(label_of(Sweep))}&bench_sweep_limit=16&bench_sweep_shots=0")
+    keyed(page, "offer Sweep").get_by_role("button").click()
     page.get_by_role("button", name="Cancel").wait_for()
     page.get_by_role("link", name="Prune").click()
     page.get_by_test_id("stMetricValue").wait_for()
-    page.get_by_role("link", name="Sweeps", exact=True).click()
-    await_mark(page, "sweep", "measured", section="heads")
+    page.get_by_role("link", name="Bench", exact=True).click()
+    page.get_by_text("33 accuracies").wait_for()
     page.get_by_role("button", name="Cancel").wait_for(state="detached")
-    for tenth in range(11):
-        point = page.locator(f'[aria-label*="Line: mean of tasks"][aria-label$="Pruned: {10 * tenth}%"]')
-        point.first.wait_for()
-    said = page.get_by_test_id("stMain").inner_text()
-    assert "questions are too few to say" in said
-    page.get_by_label("Sweep", exact=True).click()
-    page.get_by_role("option", name="Transfer").click()
-    keyed(page, "sweeps_level drag").wait_for()  # the page is the new one
-    keyed(page, "offer sweep transfer").get_by_role("button").click()
-    await_mark(page, "sweep", "measured", section="transfer")
-    await_mark(page, "chart", key="sweep transfer")
-    at_rest(page)  # until then the chart may be drawn once more
-    cell = page.locator('path[aria-roledescription="rect mark"][aria-label*="Judged on: demo_"]')
-    assert cell.first.bounding_box()["height"] >= 28
-    assert "sweeps_what=Transfer" in page.url and "sweeps_limit=16" in page.url
+    assert "bench_sweep_limit=16" in page.url

@@ -37,7 +37,6 @@ ONE_EACH = {
     "in_context": {"incontext_texts": "1e400", "incontext_from": "", "incontext_around": "nan"},
     "correlations": {"correlations_what": "", "correlations_method": IMAGE, "correlations_a": "inf"},
     "bench": {"bench_evaluate_shots": "inf", "bench_evaluate_limit": IMAGE, "bench_evaluate_labels": "nan"},
-    "sweeps": {"sweeps_what": "", "sweeps_limit": "inf", "sweeps_front": "n" * 300},
 }
 
 
@@ -141,6 +140,8 @@ def test_an_address_says_several_tasks(said, open_app):
 
 
 def test_what_a_control_shows_and_an_options_own_name_are_both_understood(open_app):
-    for written in (["Importance as published", "Wanda"], "importance,wanda"):
-        at = open_app("sweeps", sweeps_what="Compare criteria", sweeps_criteria=written)
-        assert at.multiselect(key="sweeps_criteria").value == ["importance", "wanda"]
+    box = open_app("training").multiselect(key="training_runs")
+    names, labels = box.value[1:], [box.options[at] for at in box.indices[1:]]
+    assert names and names != labels
+    for written in (labels, ",".join(names)):
+        assert {*open_app("training", training_runs=written).multiselect(key="training_runs").value} == {*names}

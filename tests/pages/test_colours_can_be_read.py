@@ -12,12 +12,10 @@ import pytest
 from engine.views import colors
 from engine.views.colors import PLACES, palette
 from pages.ui.continuation import charts as continuation
-from pages.ui.figures import charts, head_sets
+from pages.ui.figures import charts, head_sets, study_charts
 from pages.ui.in_context import charts as in_context
 from pages.ui.induction import charts as induction
 from pages.ui.prune import charts as prune
-from pages.ui.sweeps import charts as sweeps
-from pages.ui.sweeps import criteria_charts
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT, MARKS = 4.5, 3.0
@@ -109,9 +107,8 @@ def test_the_number_of_an_ffn_is_readable_beside_its_bar_and_not_on_it(name):
 
 
 NONE = pd.DataFrame(columns=["level", "acc", "low", "high", "n", "pruned"])
-LINES = pd.DataFrame({"kind": ["mean", "random", "chance", "task 1", "front"], "line": [*"abcde"], "level": 0.5})
+LINES = pd.DataFrame({"place": ["mean", "random", "task 1"], "line": [*"abc"], "level": 0.5})
 LINES = LINES.assign(acc=0.5, low=0.4, high=0.6, n_levels=11)
-CURVES = pd.DataFrame({"line": ["Importance", "random", "chance"], "kind": "criterion"})
 BARS = pd.DataFrame({"token": ["a"], "p": [1.0], "rank": [1], "place": [0], "model": [continuation.FULL]})
 INDEXED = pd.DataFrame(
     {"series": [in_context.FULL], "mean": 3.0, "low": 2.0, "high": 4.0, "n": 3, "first": 1, "last": 9}
@@ -124,9 +121,8 @@ DRAWN = {
         "measured": "pruned", "full model": "full", "chance": "chance", "estimate": "estimate", "now": "now"}),
     "Continue": (continuation.next_bars(BARS, continuation.FULL), {"full model": "full", "pruned model": "pruned"}),
     "In context": (in_context.loss_curve(INDEXED), {in_context.FULL: "full", in_context.PRUNED: "pruned"}),
-    "Sweeps": (sweeps.curves(LINES, "heads"), {"mean": "pruned", "random": "random", "chance": "chance"}),
-    "Sweeps, lines": (sweeps.lines(RANKINGS), {"own ranking": "pruned", "random rankings (mean)": "random"}),
-    "Criteria": (criteria_charts.curves(CURVES, "heads"), {"random": "random", "chance": "chance"}),
+    "Study": (study_charts.curves(LINES, "heads"), {"mean": "pruned", "random": "random"}),
+    "Study, lines": (study_charts.lines(RANKINGS), {"own ranking": "pruned", "random rankings (mean)": "random"}),
     "Induction": (induction.retained_chart(RETAINED, "copying"), {"chosen": "pruned", "random": "random"}),
     "Sets": (head_sets.chart(SETS, "Right", "%"), {head_sets.STRONGEST: "pruned", head_sets.RANDOM: "random"}),
 }  # fmt: skip

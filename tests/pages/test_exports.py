@@ -30,7 +30,6 @@ SCREENS = {
     "in_context": ({"incontext_texts": "3", "incontext_mask": "L0H1"}, ""),
     "correlations": ({"correlations_tasks": "demo_copy,demo_walk", "correlations_shots": "0"}, "Measure "),
     "bench": ({"bench_evaluate_mask": "L0H1", "bench_evaluate_limit": "16"}, "Measure"),
-    "sweeps": ({"sweeps_tasks": "demo_copy", "sweeps_shots": "0", "sweeps_limit": "16"}, "Measure"),
 }
 
 

@@ -13,7 +13,7 @@ from tests.pages.conftest import WAIT_S, button, figure, level, said, settled, s
 
 TINY = "someone/tiny"
 SCREENS = ["prune", "importance", "induction", "passage", "continuation", "attention", "in_context",
-           "correlations", "sweeps", "head", "bench"]  # fmt: skip
+           "correlations", "head", "bench"]  # fmt: skip
 
 
 @pytest.fixture

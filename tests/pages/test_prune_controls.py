@@ -6,11 +6,27 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pytest
+
+from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import Axis
 from engine.questions.requests import TaskSpec
+from pages.ui.page import runtime
 from pages.ui.prune import dragging, parts
 from pages.ui.prune.controls import PruneControls
-from tests.pages.conftest import button, charts_of, components, figure, level, said, same_on_the_command_line, settled
+from tests.conftest import some_of
+from tests.pages.conftest import (
+    button,
+    charts_of,
+    components,
+    experiment_of,
+    figure,
+    level,
+    said,
+    same_on_the_command_line,
+    settled,
+)
 
 SLIDERS = {"Attention heads pruned", "FFNs pruned", "Layers dropped"}
 
@@ -64,3 +80,23 @@ def test_labels_of_examples_are_those_of_the_command(open_app, capsys):
     assert result["labels"] == "shuffled" and result["cached"] and result["labels_kept"] > 0
     assert figure(at)[0] == f"{100 * result['acc']:.1f}%" and ", shuffled labels:" in at.metric[0].label
     assert f"{result['labels_kept']:.0%} of the examples keep their true answer" in said(at)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", some_of(["wanda", "weight", "first-token"]))
+def test_the_map_shows_the_scores_that_the_ranking_goes_by(open_app, name, tiny_opt):
+    from engine.importance.importance import importance
+    from engine.progress import final
+    from engine.questions.requests import TaskSpec, get_requests, select
+
+    at = open_app(prune_heads="40", prune_order=name)
+    task = TaskSpec(at.selectbox(key="prune_task").value, split="train")
+    train = select(get_requests(task, None, runtime.store()), 64, "stratified")
+    target = experiment_of(at).target
+    scores = final(importance(target, train, CRITERIA[name].heads).run(runtime.session())).scores.ravel()
+    [shown] = [each for each in components(at) if each.get("columns", 0) > 1]
+    assert shown["title"] == CRITERIA[name].label
+    np.testing.assert_allclose([float(each.replace(",", "")) for each in shown["score"]], scores, rtol=6e-3)
+    gone = np.argsort(scores, kind="stable")[:3]
+    assert [at for at, pruned in enumerate(shown["pruned"]) if pruned] == sorted(gone.tolist())
+    assert any(f"--order {name}" in code.value for code in at.code)

@@ -9,16 +9,18 @@ import pytest
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.questions.requests import TaskSpec
+from engine.requests import Sweep
+from engine.requests.base import RequestRun
+from engine.requests.running import silent
 from engine.statistics import paired
 from engine.studies.removal import AccuracyWithout, Removal, found_heads, without
-from engine.studies.statements import break_point, break_points
+from engine.studies.statements import break_point
 from pages.ui.page.defaults import ORDER
 from pages.ui.page.runtime import session
-from pages.ui.page.tables import whole_percent
 from pages.ui.prune import stories, story
 from pages.ui.prune.stories import Cast, Far, cast_from
 from tests.embedded import SHAPE
-from tests.pages.conftest import charts_of, labels, level, press, said, settled
+from tests.pages.conftest import charts_of, labels, level, said, settled
 
 NAME = "Remove induction heads"
 
@@ -157,32 +159,19 @@ def test_how_far_names_the_first_detectable_loss_and_the_cliff():
 
 
 @pytest.mark.slow("measures eleven levels of the embedded model, which has something to lose")
-def test_prune_and_sweeps_give_one_answer(open_app):
-    """The same task, shots and number of questions: what the story marks stands in the table of Sweeps."""
+def test_prune_and_a_sweep_give_one_answer(open_app):
+    """The same task, shots and number of questions: what the story marks is what `sweep` writes."""
     embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_copy", "prune_shots": "0"}
     at = open_app(**embedded, prune_limit="48", prune_story="How far?")
     [mark] = [each.proto.body for each in at.get("html") if 'data-mark="far"' in each.proto.body]
     assert 'data-state="read"' in mark and f"{level(at, 'prune_heads')}%" in said(at)
-    sweeps = {"sweeps_tasks": "demo_copy", "sweeps_shots": "0", "sweeps_limit": "48"}
-    again = press(open_app("sweeps", **embedded, **sweeps), "Measure")
-    [point] = break_points([row for row in rows_of(again) if row.point.by == ORDER], "heads")
-    assert not point.reading and point.cliff_points < -20 and point.first_detectable_loss < 1
-    for name, value in point.cells().items():
+    run = RequestRun(session(), silent)
+    asked = {"model": "demo", "precision": "int8", "tasks": "demo_copy", "shots": "0", "limit": 48}
+    [point] = Sweep(**asked, order=ORDER, out="sweep.csv").measure(run).fields["break_points"]["heads"]
+    assert run.cached, "nothing is measured again"
+    assert not point["reading"] and point["cliff_points"] < -20 and point["first_detectable_loss"] < 1
+    for name, value in point.items():
         assert f'data-{name}="{value}"' in mark
-    [table] = [each.value for each in again.dataframe if "cliff" in each.value]
-    assert table["first_detectable_loss"].tolist() == [whole_percent(point.first_detectable_loss)]
-
-
-def rows_of(at):
-    """What the Sweeps screen draws, as the engine reads it from the store."""
-    from engine.studies.study import RANDOM_LEVELS, TENTHS, random_points
-    from engine.studies.surveys import StudySettings
-    from engine.studies.sweeps import points, sweep
-
-    tasks, setting = [TaskSpec("demo_copy", 0)], StudySettings(LoadSpec("demo", "int8"), None, None, 48, 64)
-    wanted = [*points(tasks, TENTHS, [0], ORDER), *random_points(tasks, RANDOM_LEVELS, [0])]
-    target = session().target(setting.spec)
-    return sweep(target, setting, wanted, ["demo_copy"]).so_far(session()).rows
 
 
 def test_a_story_closes_when_its_heads_or_its_task_are_left(with_shipped, open_app):

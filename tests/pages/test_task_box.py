@@ -9,17 +9,8 @@ from streamlit.proto.SelectWidgetFilterMode_pb2 import SelectWidgetFilterMode
 from engine.errors import HeadroomError, UsageError
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import embedded_tasks, pair_tasks, similar_names, task_info
-from engine.studies.study import OUT_OF_DISTRIBUTION
 from engine.studies.surveys import grid
-from pages.ui.controls.first_views import (
-    FIRST_OF_DEMO,
-    FIRST_OF_PAIRS,
-    N_COMPARED,
-    OTHERS_OF_PAIRS,
-    first_tasks,
-    first_view,
-    suited,
-)
+from pages.ui.controls.first_views import FIRST_OF_PAIRS, N_COMPARED, OTHERS_OF_PAIRS, first_tasks, first_view, suited
 from pages.ui.controls.own_questions import FOLDER, keep_file
 from pages.ui.controls.task_box import ADD, label_of, path_of
 from pages.ui.downloads.origin import tasks_in_words
@@ -181,7 +172,7 @@ def test_an_upload_lies_under_its_content(tmp_path):
         keep_file("q.jsonl", b"one", tmp_path / "file")
 
 
-@pytest.mark.parametrize("screen", ["importance", "sweeps", "correlations"])
+@pytest.mark.parametrize("screen", ["importance", "correlations"])
 def test_screens_of_many_tasks_open_with_some_and_ask_for_one_at_least(screen, open_app):
     at = open_app(screen, run=False, model="demo").run()
     box = at.multiselect(key=f"{screen}_tasks")
@@ -222,14 +213,13 @@ def test_tasks_made_for_the_model_come_first():
     assert first_view(every, False, N_COMPARED) == first_view(every, False), "their prompts are long"
     needs = [task_info(name).needs for name in first_tasks(every, True, N_COMPARED)]
     assert len(needs) == 2 * needs.count("examples") == N_COMPARED
-    assert {*FIRST_OF_DEMO} & {*OUT_OF_DISTRIBUTION}, "so that “Unseen tasks” has one"
     assert first_tasks(["wic", "rte"], is_demo=False) == ["wic", "rte"]
     assert first_tasks(["wic", "rte", "cb", "boolq", "copa"], False) == ["wic", "rte", "copa"]
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "screen, forecast", in_turns(["importance", "correlations", "sweeps"], [(5.0, True), (61.0, False), (None, False)])
+    "screen, forecast", in_turns(["importance", "correlations"], [(5.0, True), (61.0, False), (None, False)])
 )
 def test_a_first_view_is_measured_without_a_click_if_its_forecast_is_short(
     screen, forecast, open_app, only_tasks, monkeypatch

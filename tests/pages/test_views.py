@@ -31,7 +31,7 @@ def test_views_are_kept_in_order(tmp_path):
 
 def test_a_link_holds_no_more_than_the_controls():
     assert views.link_of("", {"prune_heads": ["30"], "present": ["1"], "empty": [""]}) == "/?prune_heads=30"
-    assert views.link_of("/sweeps", {"sweeps_tasks": ["a", "b"]}) == "/sweeps?sweeps_tasks=a&sweeps_tasks=b"
+    assert views.link_of("/head", {"head_tasks": ["a", "b"]}) == "/head?head_tasks=a&head_tasks=b"
 
 
 def test_a_name_is_never_markup():

@@ -7,7 +7,6 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from cache import open_store
 from engine.errors import HeadroomError
 from engine.measurement import Measurement, Workload
 from engine.progress import Progress
@@ -263,21 +262,6 @@ def test_a_wrong_budget_is_one_line(monkeypatch):
             idle_budget_s()
 
 
-def test_what_other_processes_store_is_read_too_and_not_too_often(counting, monkeypatch):
-    work, other = counting.work(), open_store()
-    others = work.noticed()
-    assert others and work.stored(others) == ["old"]
-    counting.kept = "new"
-    other.put("some key", b"")
-    assert work.noticed() == others and work.stored(others) == ["old"] and counting.n_reads == 1, "it has just looked"
-    monkeypatch.setattr(of_pages, "OTHERS_S", 0.0)
-    monkeypatch.setattr(of_pages, "SHARE", 0.0)
-    assert work.noticed() != others
-    assert work.stored(work.noticed()) == ["new"] and counting.n_reads == 2
-    assert work.stored(work.noticed()) == ["new"] and counting.n_reads == 2, "nothing was stored since"
-    other.close()
-
-
 def test_what_was_read_stands_until_it_is_read_again(counting, monkeypatch):
     work, held = counting.work(), threading.Event()
 
@@ -285,40 +269,16 @@ def test_what_was_read_stands_until_it_is_read_again(counting, monkeypatch):
         held.wait(HANG_S)
         return (yield from counting.steps(session, measures))
 
-    assert work.stored("one") == ["old"]
+    assert work.stored() == ["old"]
     counting.kept = "new"
+    runtime.store().put("some key", b"")
     monkeypatch.setattr(of_pages, "AT_ONCE_S", 0.0)
     slowly = replace(work, of=replace(work.of, steps=slow))
-    assert slowly.stored("two") == ["old"] and slowly.watched() == ["count", "count, stored"]
+    assert slowly.stored() == ["old"] and slowly.watched() == ["count", "count, stored"]
     assert not slowly.is_first_read and replace(slowly, slot="another").stored() == []
     assert replace(slowly, slot="another").is_first_read
     held.set()
     runtime.jobs().join("another, stored", HANG_S)
     assert replace(slowly, slot="another").is_first_read, "what it found is not drawn"
     runtime.jobs().join("count, stored", HANG_S)
-    assert slowly.stored("two") == ["new"] and slowly.watched() == ["count"]
-
-
-def following(work, happens):
-    import streamlit as st
-
-    others = work.noticed()
-    st.text(", ".join(work.stored(others)))
-    happens()
-    work.follow(others)
-
-
-def test_a_page_that_follows_is_drawn_anew_when_others_have_stored_something(counting, monkeypatch):
-    monkeypatch.setattr(of_pages, "OTHERS_S", 0.0)
-    monkeypatch.setattr(of_pages, "SHARE", 0.0)
-    work, other, runs = counting.work(), open_store(), []
-
-    def happens():
-        runs.append(counting.kept)
-        if len(runs) == 1:
-            counting.kept = "new"
-            other.put("some key", b"")
-
-    at = AppTest.from_function(following, default_timeout=HANG_S, args=(work, happens)).run()
-    assert [text.value for text in at.text] == ["new"] and not at.exception and runs == ["old", "new"]
-    other.close()
+    assert slowly.stored() == ["new"] and slowly.watched() == ["count"]

@@ -122,9 +122,9 @@ def folded(
         return draw()
 
 
-def settings_popover(where: DeltaGenerator, help: str | None = None, **look: Any) -> DeltaGenerator:
+def settings_popover(where: DeltaGenerator, **look: Any) -> DeltaGenerator:
     """Draws the popover of the controls that are seldom changed; returns its inside."""
-    return where.popover("Settings", icon=":material/tune:", help=help, **look)
+    return where.popover("Settings", icon=":material/tune:", **look)
 
 
 def settings_menu(where: DeltaGenerator, prefix: str) -> DeltaGenerator:
@@ -146,9 +146,9 @@ def choose_ranking(prefix: str, where: DeltaGenerator, first: str = ORDER) -> st
     return one_listed(where, "Pruning order", OF_ONE_TASK, f"{prefix}_order", placeholder="…", **look) or ""
 
 
-def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help: str, default: int = 0) -> int:
-    """Draws a slider for a pruning level, `default` percent at first; returns the permille set."""
-    return 10 * drag_slider(where, f"{prefix}_{axis}", label, help, default)
+def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help: str) -> int:
+    """Draws a slider for a pruning level; returns the permille set."""
+    return 10 * drag_slider(where, f"{prefix}_{axis}", label, help)
 
 
 def type_mask(prefix: str, where: DeltaGenerator) -> str:

@@ -53,9 +53,9 @@ class Field:
     place: DeltaGenerator
 
 
-def drag_slider(where: DeltaGenerator, key: str, label: str, help: str, default: int = 0) -> int:
+def drag_slider(where: DeltaGenerator, key: str, label: str, help: str) -> int:
     """Draws a slider for 0 to 100%; returns the level set, in percent."""
-    field = draw_field(where, key, label, default=default)
+    field = draw_field(where, key, label)
     draw_slider(field, help)
     return field.percent
 

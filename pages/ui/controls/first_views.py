@@ -13,7 +13,7 @@ from pages.ui.page.defaults import SHOTS
 
 JUDGES = 100  # questions per task: the default of Prune, so that both agree
 N_FIRST, N_COMPARED = 3, 6  # tasks: of most screens, and of Correlations
-# Short tasks of different kinds. One of each list is kept out of aggregates (engine.studies.study.OUT_OF_DISTRIBUTION).
+# short tasks of different kinds
 FIRST_OF_DEMO = ("demo_outfit", "demo_translation", "demo_cloze")
 OTHERS_OF_DEMO = ("demo_surname", "demo_blank", "demo_entailment")  # so that half of the tasks need examples
 FIRST_OF_HARNESS = ("copa", "piqa", "arc_easy")

@@ -9,7 +9,6 @@ from typing import Any
 import streamlit as st
 
 from engine.errors import one_line
-from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
@@ -17,18 +16,15 @@ from engine.studies.surveys import StudySettings, Survey, grid, survey
 from pages.ui.controls.first_views import JUDGES, N_FIRST, first_counts, first_tasks, first_view, suited
 from pages.ui.controls.sidebar import Setup, chosen
 from pages.ui.page.address import put_right_several
-from pages.ui.page.defaults import BUDGET_S, FIRST_FIGURE, RANKING_QUESTIONS, SHOT_COUNTS
+from pages.ui.page.defaults import RANKING_QUESTIONS, SHOT_COUNTS
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import end_run, errors_shown, first_figure_s
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain
-from pages.ui.page.widget_writes import follow_default, hold, write
+from pages.ui.page.widget_writes import follow_default, hold
 from pages.ui.page.work import Work
 
 REDRAW_S = 10.0
-QUICK = 16  # questions per task of a quick look
-LOOKED = "A quick look with few questions: intervals are wide."
-LOOK_HELP = "Measures the same with these settings. With fewer questions, intervals are wider."
 MADE_FOR_DEMO = "Tasks named demo_ were made for the demo model; other models may only guess at them."
 SHOTS_HELP = "Examples in the prompt of each question (shots); several counts can be chosen."
 TASKS_HELP = (
@@ -84,13 +80,11 @@ def choose_tasks(
     return tasks
 
 
-def start_first_view(
-    setup: Setup, tasks: Sequence[TaskSpec], missing: Sequence[Work[Any]], is_quick: bool = True, n: int = N_FIRST
-) -> bool:
+def start_first_view(setup: Setup, tasks: Sequence[TaskSpec], missing: Sequence[Work[Any]], n: int = N_FIRST) -> bool:
     """Starts the `missing` work of a screen, in order, as far as a screen may measure by itself, if `tasks` are those
     that it opens with, up to `n`; returns False if it takes too long.
 
-    Without a forecast the demo model is measured, if that `is_quick`; other models are judged by their size.
+    Without a forecast the demo model is measured; other models are judged by their size.
     """
     is_demo = setup.spec.is_demo
     if not missing or not all(work.is_read for work in missing):
@@ -100,57 +94,12 @@ def start_first_view(
     left_s, starts = first_figure_s(), True
     for work in missing:
         takes_s = work.takes_s(by_size=not is_demo)
-        if left_s and (is_demo and is_quick if takes_s is None else takes_s <= left_s):
+        if left_s and (is_demo if takes_s is None else takes_s <= left_s):
             replace(work, while_seen=True).start()
             left_s -= takes_s or 0.0
         else:
             starts = False
     return starts
-
-
-@dataclass(frozen=True)
-class OtherSettings:
-    """The same `work` of a screen with other settings: a quick look at it, or the usual settings after that.
-
-    work: the work of the screen
-    of: the measurement with the other settings
-    label: what these are, such as "16 questions"
-    controls: the values of the controls with which the screen shows it
-    is_quick: whether it is the quick look
-    """
-
-    work: Work[Any]
-    of: Measurement[Any]
-    label: str
-    controls: Mapping[str, Any]
-    is_quick: bool
-
-    @property
-    def alone(self) -> Work[Any]:
-        """The work in a slot of its own, where its stored results are read for its forecast."""
-        return replace(self.work, slot=f"{self.work.slot}, {self.label}", of=self.of)
-
-    def slots(self) -> list[str]:
-        """Reads the stored results; returns the slots whose end changes the button."""
-        self.alone.stored()
-        return self.alone.watched()
-
-    def offer(self) -> None:
-        """Draws the button that sets the controls and starts the work, unless the usual settings take no longer than
-        what starts by itself."""
-        takes_s = (self.work if self.is_quick else self.alone).takes_s(by_size=True)
-        if takes_s is None or takes_s <= FIRST_FIGURE * BUDGET_S:
-            return
-        words, icon = ("Quick look:", "bolt") if self.is_quick else ("Measure with", "timeline")
-        with st.container(horizontal=True, vertical_alignment="center", width="content"):
-            if not self.is_quick:
-                st.caption(LOOKED, width="content")
-            self.alone.offer(f"{words} {self.label}", icon, LOOK_HELP, 0.0, by_size=True, on_click=self._take)
-
-    def _take(self) -> None:
-        for control, value in self.controls.items():
-            write(control, value)
-        replace(self.alone, slot=self.work.slot).restart()
 
 
 def demo_view(prefix: str, setup: Setup, n: int = N_FIRST) -> dict[str, Any]:

@@ -46,7 +46,6 @@ COSTS_HELP = (
     "Accuracy of each task when heads are pruned by the ranking of another, against its own ranking: whether the "
     "agreement is enough. Click a cell to see both rankings. In the background; stored results are kept."
 )
-TRANSFER = {"sweeps_what": "Transfer"}
 WHAT, HEAD, METHOD = "correlations_what", "correlations_head", "correlations_method"
 SIDES, VIEWS, TURNS = ("correlations_a", "correlations_b"), ("tasks", "counts"), "correlations_turns"
 
@@ -168,7 +167,7 @@ def draw_shared(
 
 def draw_costs(at: DeltaGenerator, of: Transfer, rows: pd.DataFrame, pair: Sequence[str], sheet: Sheet) -> str:
     """Draws what it costs to prune each task by the order of another, the cell of the chosen `pair` of labels with a
-    ring, and a link to other levels; returns the finding."""
+    ring; returns the finding."""
     level = of.permille / 1000
     names = {tables.label(task.name, task.shots): name for name, task in of.named.items()}
 
@@ -183,8 +182,6 @@ def draw_costs(at: DeltaGenerator, of: Transfer, rows: pd.DataFrame, pair: Seque
     words, drawn = transfer_in_words(rows, level), transfer_map(rows, True, [names.get(label, "") for label in pair])
     sheet.draw(COSTS, drawn, COSTS_MAP, words, at, on_select=clicked, selection_mode="order")
     sheet.tables[COSTS] = rows
-    here: dict[str, Any] = {**TRANSFER, "sweeps_tasks": [task.name for task in of.tasks]}
-    at.page_link("pages/sweeps.py", label="Other levels on Sweeps", icon=":material/timeline:", query_params=here)
     return words
 
 

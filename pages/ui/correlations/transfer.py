@@ -1,4 +1,4 @@
-"""Accuracy of each task by the orders of others, as the Sweeps screen measures it."""
+"""Accuracy of each task by the orders of others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.study import pool_of
 from engine.studies.sweeps import SweepRow, Swept, points, sweep
-from pages.ui.controls.first_views import JUDGES, transfer_percent
+from pages.ui.controls.first_views import transfer_percent
 from pages.ui.controls.many_tasks import setting_of
 from pages.ui.controls.sidebar import Setup
 from pages.ui.figures.transfer import transfer_rows, worst_transfer
@@ -52,11 +52,11 @@ class Transfer:
 
 
 def transfer(slot: str, setup: Setup, target: Target, tasks: Sequence[TaskSpec], score: str) -> Transfer:
-    """Returns the transfer between these tasks at the level that Sweeps opens with, by a gradient `score`."""
+    """Returns the transfer between these tasks at the level of `transfer_percent`, by a gradient `score`."""
     permille, names = 10 * transfer_percent(target.spec.is_demo), [task.name for task in tasks]
     wanted = points(tasks, [permille], [0], "own")
     wanted += [each for name in names for each in points(tasks, [permille], [0], "task", name)]
-    setting = replace(setting_of(setup, JUDGES), heads_by=score)
+    setting = replace(setting_of(setup), heads_by=score)
     return Transfer(Work(slot, TITLE, sweep(target, setting, wanted, pool_of(names)), 3), tasks, permille)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from engine.views.colors import GREY_INK
 from engine.views.pictures import Picture
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
@@ -48,11 +47,6 @@ def change_look(change: float, is_clear: bool) -> dict[str, Any]:
     """Returns how a metric draws a change: a clear loss is orange and a clear gain blue, as on every screen."""
     colour, arrow = (("orange", "down") if change < 0 else ("blue", "up")) if is_clear else ("off", "off")
     return {"delta_color": colour, "delta_arrow": arrow}
-
-
-def grey_ink() -> str:
-    """Returns the color of text that does not count, readable in the theme of the browser."""
-    return GREY_INK[st.context.theme.type or "light"]
 
 
 def larger(template: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What pruning a task by the order of another costs: rows, a map, and a sentence; on Sweeps and Correlations."""
+"""What pruning a task by the order of another costs: rows, a map, and a sentence."""
 
 import math
 from collections.abc import Sequence

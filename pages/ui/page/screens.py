@@ -123,13 +123,6 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "click a cell: its two rankings, head by head. The switch above the cells changes the measure.",
         ),
         Screen(
-            "sweeps",
-            "Sweeps",
-            "timeline",
-            "How much can be pruned before answers are lost: accuracy over many tasks, levels and orders at once.",
-            "choose another highlighted task: each has its own cliff.",
-        ),
-        Screen(
             "bench",
             "Bench",
             "science",

@@ -76,12 +76,6 @@ def written(frame: pd.DataFrame, **columns: Any) -> Any:
     return frame.style.format(columns) if len(frame) <= MOST_WRITTEN else frame
 
 
-def greyed(frame: pd.DataFrame, which: pd.Series, colour: str, **columns: Any) -> Any:
-    """Returns `written` with the rows of `which` in a color: they do not count."""
-    inks = [f"color: {colour}" if each else "" for each in which]
-    return frame.style.format(columns).apply(lambda column: inks)
-
-
 def probability(p: float) -> str:
     """Such as "4.0%"; "< 0.1%" where it is less."""
     return "< 0.1%" if p < 0.001 else percent(p)

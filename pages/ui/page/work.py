@@ -26,8 +26,6 @@ from pages.ui.page.tables import plain
 T = TypeVar("T")
 POLL_S = 1.0
 LOADING_S = 4e-8  # for each parameter
-OTHERS_S = 5.0  # between checks for results of other processes
-SHARE = 20  # the least multiple of a read's duration between them
 AT_ONCE_S = 0.3  # stored results show within the same run
 FIRST_HELP = "Pauses the running job and resumes it afterwards. Finished work is kept."
 FETCH_TASKS = "fetch_tasks"  # in the session: whether its jobs may download task rows
@@ -239,16 +237,15 @@ class Work(Generic[T]):
             return None if left is None else with_loading_s(self.of.target, left)
         return None
 
-    def stored(self, others: str = "") -> list[T]:
+    def stored(self) -> list[T]:
         """Returns the results so far, stored ones and those of this work. For measurements.
 
         Results are read at once, and again when something was stored since; earlier results come first until the read
-        has ended. While the work is under way they are read once: it finds the others itself. With `others`
-        (`noticed`), they are also read when other processes have stored something.
+        has ended. While the work is under way they are read once: it finds the others itself.
         """
         assert isinstance(self.of, Measurement)
         start = partial(read_once, self.of)
-        action = Action(f"{self.key}, {store().n_puts} stored {others}", start, reads=True)
+        action = Action(f"{self.key}, {store().n_puts} stored", start, reads=True)
         reading, whole = Work(f"{self.slot}, stored", "", action, 1, owner=self.key), notes().setdefault(READ_WHOLE, {})
         if not (self.under_way and self._last_read() is not None):
             reading.start()
@@ -286,26 +283,6 @@ class Work(Generic[T]):
         if read is not None and read.state == "queued":
             st.caption(plain(in_words(read, "Stored results", jobs().ahead_of(slot))))
 
-    def follow(self, others: str) -> None:
-        """Draws nothing; reruns the whole page when other processes have stored something since `others` was `noticed`,
-        unless something is measured here: that finds their results as it proceeds."""
-
-        @st.fragment(run_every=OTHERS_S)
-        def look() -> None:
-            if jobs().running is None and self.noticed() != others:
-                st.rerun()
-
-        look()
-
-    def noticed(self) -> str:
-        """Returns the store's stamp at the last check; checks are rare enough that reading the results takes little of
-        the time, however often others store something."""
-        read, last = jobs().snapshot(f"{self.slot}, stored"), _noticed()
-        rests_s = max(OTHERS_S, SHARE * read.seconds if read is not None and read.finished else 0.0)
-        if not last or time.monotonic() >= last["at_s"] + rests_s:
-            last.update(stamp=store().stamp(), at_s=time.monotonic())
-        return last["stamp"]
-
     def watched(self) -> list[str]:
         """Returns the slots whose end changes a page that shows `stored` results.
 
@@ -332,12 +309,6 @@ def _with_consent(may_fetch: bool, run: Callable[[], Iterator[Progress[T]]]) -> 
     """Starts `run` in the worker, with task downloads allowed if `may_fetch`."""
     agree_to_fetch(may_fetch)
     return run()
-
-
-@st.cache_resource(show_spinner=False)
-def _noticed() -> dict[str, Any]:
-    """Returns the store's stamp, and the time of the last check."""
-    return {}
 
 
 def with_loading_s(target: Target, left: Workload) -> float:

@@ -64,7 +64,7 @@ class Cast:
 @dataclass(frozen=True)
 class Far:
     """How far heads can go by importance: `lines`, full and pruned by level (permille), and the break point `read` from
-    them, as on Sweeps."""
+    them."""
 
     lines: dict[int, AccuracyWithout]
     read: BreakPoint

@@ -11,7 +11,7 @@ from engine.demo import passages
 from engine.errors import UsageError
 from engine.models.session import Target
 from engine.requests import Request
-from engine.requests.base import OfModel, OnRay, WithData
+from engine.requests.base import OfModel, OnRay, WithData, gives
 from engine.requests.fields import Option, options
 from pages.ui.controls.controls import folded, one_listed
 from pages.ui.controls.first_views import first_task, first_tasks
@@ -36,6 +36,12 @@ LABELS = {
 MOST_FIRST, IN_A_LINE, LAST = 6, 3, 3
 NONE, DEFAULT, ON, OFF = "none", "default", "on", "off"
 MORE = "More settings"
+MEASUREMENT = "bench_measurement"  # the control that chooses a class of requests
+
+
+def label_of(of: type[Request]) -> str:
+    """Returns the name of a measurement on the bench."""
+    return f"{of.group} · {of.command}: {gives(of)}"
 
 
 def draw_form(of: type[Request], setup: Setup, target: Target | None) -> Request | None:

@@ -1,4 +1,4 @@
-"""Charts of sweeps: DataFrames of `pages.ui.sweeps.tables` in, pictures out, for one shot count each."""
+"""Charts of a study: DataFrames of `study_tables` in, pictures out, for one shot count each."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -10,9 +10,8 @@ import pandas as pd
 from engine.studies.statements import SMALL_LOSS
 from engine.views.colors import GREY, MARK, palette
 from pages.ui.figures import charts
+from pages.ui.figures.study_tables import LEAST_LEVELS, NAMES, POINTS, TASKS, TOP, has_mean, line_names
 from pages.ui.page.defaults import AXES, Axis
-from pages.ui.page.tables import whole_percent
-from pages.ui.sweeps.tables import LEAST_LEVELS, NAMES, POINTS, TASKS, TOP, has_mean, line_names
 
 _PLACES = dict(zip(("now", "second", "estimate", "other"), TASKS, strict=True))
 DOMAIN = palette(pruned="mean", random="random", chance="chance", **_PLACES)
@@ -22,30 +21,20 @@ MEAN = "acc:Q|Mean of tasks|.1%; lost:Q|Points lost|.1f; n:Q|Tasks"
 LINE = "line:N|Line; level:Q|Pruned|.0%"
 INTERVAL = "acc:Q|Questions right|.1%; low:Q|from|.1%; high:Q|to|.1%"
 HEIGHT_PX = 340
-LEFT_UNDER = 0.4  # level under which words are at the right of its line
-AT_RIGHT, AT_LEFT = {"align": "left", "dx": 5}, {"align": "right", "dx": -5}
-LETTER_PX = 6  # of a name, about
-AXIS_PX = 65  # at the left of the curves
+LETTER = 6 / 755  # width of a letter of a name, about, in levels
 _OTHERS = [name for by, name in NAMES.items() if by not in ("own", "random")]
 BELOW = alt.Legend(orient="bottom", title=None, columns=2)
 
 
-def curves(
-    frame: pd.DataFrame, axis: Axis, names_in_px: int = 820, holds: float = 0, height_px: int = HEIGHT_PX
-) -> charts.Picture:
-    """Returns accuracy against level: lines of tasks, their mean, the highlighted task with its chance, the band of
-    random rankings, and a dashed line at the level to which no task clearly loses, `holds` (0: none). Lines are named
-    if the chart has `names_in_px`, about its width (0: none)."""
+def curves(frame: pd.DataFrame, axis: Axis) -> charts.Picture:
+    """Returns accuracy against level: named lines of tasks, their mean, and the band of random rankings."""
     if not has_mean(frame):
-        frame = frame[frame["kind"] != "mean"]
-    names = line_names(frame, LETTER_PX / (names_in_px - AXIS_PX), holds) if names_in_px else frame[:0]
-    words = f"{whole_percent(holds)}: no single task clearly loses"
-    limit = pd.DataFrame([{"level": holds, "words": words}] if holds > 0 else [])
-    return charts.picture(_curves(axis, holds < LEFT_UNDER, height_px), curves=frame, names=names, holds=limit)
+        frame = frame[frame["place"] != "mean"]
+    return charts.picture(_curves(axis), curves=frame, names=line_names(frame, LETTER), holds=pd.DataFrame([]))
 
 
 @charts.kept
-def _curves(axis: Axis, is_low: bool, height_px: int) -> charts.Template:
+def _curves(axis: Axis) -> charts.Template:
     x, right = _share("level:Q", AXES[axis]), partial(_share, title=RIGHT, top=TOP)
     colour = alt.Color("place:N", scale=alt.Scale(domain=DOMAIN), legend=None)
     base = charts.named_chart("curves").encode(
@@ -54,12 +43,12 @@ def _curves(axis: Axis, is_low: bool, height_px: int) -> charts.Template:
     interval: dict[str, Any] = {"tooltip": charts.tips(LINE, INTERVAL)}
     named = charts.named_chart("names").encode(x=x, y=right("at:Q"), text="line:N")
     texts = (
-        charts.written(named.transform_filter("datum.kind === 'front'"), 11, fontWeight=700),
-        charts.written(named.transform_filter("datum.kind !== 'front' && datum.kind !== 'mean'"), 11),
-        named.transform_filter("datum.kind === 'mean'").mark_text(fontSize=11, fontWeight=600),  # between other lines
+        charts.written(named.transform_filter("datum.place === 'front'"), 11, fontWeight=700),
+        charts.written(named.transform_filter("datum.place !== 'front' && datum.place !== 'mean'"), 11),
+        named.transform_filter("datum.place === 'mean'").mark_text(fontSize=11, fontWeight=600),  # between other lines
     )
     names = [layer for text in texts for layer in charts.haloed(text)]
-    names[-1] = names[-1].transform_calculate(place="datum.kind").encode(color=colour)
+    names[-1] = names[-1].encode(color=colour)
     band = _of_kind(base, "random").mark_area(opacity=0.2).encode(y=right("low:Q"), y2="high:Q")
     bars = _of_kind(base, "front").mark_rule().encode(y=right("low:Q"), y2="high:Q", **interval)
     layers = [
@@ -74,10 +63,10 @@ def _curves(axis: Axis, is_low: bool, height_px: int) -> charts.Template:
     ]
     drawn = [each.encode(y=right("acc:Q")) for each in layers]
     limit = charts.named_chart("holds").encode(x=x)
-    words = charts.written(limit, 12, baseline="bottom", dy=-4, **(AT_RIGHT if is_low else AT_LEFT))
+    words = charts.written(limit, 12, baseline="bottom", dy=-4, align="left", dx=5)
     words = words.encode(text="words:N", y=alt.value(alt.ExprRef("height")))
     limit = limit.mark_rule(color=GREY, strokeWidth=1.5, strokeDash=[5, 4])
-    return charts.template(height_px, band, limit, words, bars, *drawn, *names)
+    return charts.template(HEIGHT_PX, band, limit, words, bars, *drawn, *names)
 
 
 def lines(frame: pd.DataFrame) -> charts.Picture:
@@ -134,8 +123,8 @@ def _share(field: str, title: str, top: float = 1.0) -> dict[str, Any]:
 
 
 def _of_kinds(base: alt.Chart, kinds: Sequence[str]) -> alt.Chart:
-    return base.transform_filter(alt.FieldOneOfPredicate("kind", list(kinds)))
+    return base.transform_filter(alt.FieldOneOfPredicate("place", list(kinds)))
 
 
 def _of_kind(base: alt.Chart, kind: str) -> alt.Chart:
-    return base.transform_filter(alt.datum.kind == kind)
+    return base.transform_filter(alt.datum.place == kind)
