@@ -289,7 +289,8 @@ def draw_removed(of: HeadMaps, setup: Setup, sheet: Sheet, since_s: float) -> tu
 
 
 def _drawn(title: str, sets: pd.DataFrame) -> Picture:
-    picture = without_part(title, sets.to_dict("records")).picture()
+    rows: Any = sets.to_dict("records")
+    picture = without_part(title, rows).picture()
     assert picture is not None, "there are rows"
     return picture
 
