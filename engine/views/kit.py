@@ -121,7 +121,7 @@ def scatter(part: Part, x: str, y: str, color: str = "layer") -> Picture:
 def _rows(part: Part, y: str, layers: Sequence[Mapping[str, Any]]) -> Picture:
     """A chart with a line for each row."""
     n = len({row[y] for row in part.rows})
-    axis = {"labelLimit": 320, "title": part.column(y).title, "ticks": False, "domain": False}
+    axis = {"labelLimit": 320, "labelFlush": False, "title": part.column(y).title, "ticks": False, "domain": False}
     encoding = {"y": {"field": y, "type": "nominal", "sort": None, "axis": axis}, "tooltip": _tips(part)}
     return _picture(part, layers, encoding, {"height": max(2, n) * ROW_PX + AXIS_PX})
 
