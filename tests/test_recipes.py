@@ -40,7 +40,6 @@ from tests.engine.fixtures import TINY
 from tests.test_imports_go_one_way import FLOORS, REPOSITORY
 
 NEW = "made_up"  # an item that nobody has added anywhere
-NUMBERS = {16: "sixteen", 17: "seventeen", 18: "eighteen", 19: "nineteen", 20: "twenty"}
 NOT_FAMILIES = {"__init__", "definition"}
 WITHOUT_MODEL = {"training"}  # the screens that do not measure the sidebar's model
 
@@ -101,14 +100,7 @@ def has_yaml(name: str) -> bool:
     return any(own.search(file.read_text(encoding="utf-8")) for file in folder.glob("*.yaml"))
 
 
-def is_counted(name: str, path: str) -> bool:
-    return name in HARNESS_TASKS and NUMBERS[len(HARNESS_TASKS)] in text(path)
-
-
-TASK = [
-    Place("engine.questions.tasks.HARNESS_TASKS", has_yaml),
-    Place("README.md", lambda name: is_counted(name, "README.md")),
-]
+TASK = [Place("engine.questions.tasks.HARNESS_TASKS", has_yaml)]
 
 # a model family
 
