@@ -260,9 +260,9 @@ def app_server(tmp_path_factory, no_network):
         interpreter.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def folder_of(tiny_opt, tmp_path_factory):
-    """A function that gives the folder of a random tiny model of a family."""
+    """A function that gives the folder of a random tiny model of a family, made once: tests write into copies of it."""
     import functools
 
     from tests.engine.fixtures import family_folder
@@ -270,7 +270,7 @@ def folder_of(tiny_opt, tmp_path_factory):
     return functools.cache(lambda family: family_folder(family, tiny_opt, tmp_path_factory.mktemp(family)))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def model_of(folder_of):
     """A function that gives such a model, loaded."""
     import functools
