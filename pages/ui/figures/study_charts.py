@@ -14,7 +14,7 @@ from pages.ui.figures.study_tables import LEAST_LEVELS, NAMES, POINTS, TASKS, TO
 from pages.ui.page.defaults import AXES, Axis
 
 _PLACES = dict(zip(("now", "second", "estimate", "other"), TASKS, strict=True))
-DOMAIN = palette(pruned="mean", random="random", chance="chance", **_PLACES)
+DOMAIN = palette(pruned="mean", random="random", **_PLACES)
 IS_LINE = f"datum.n_levels >= {LEAST_LEVELS}"
 RIGHT = "Questions right"
 MEAN = "acc:Q|Mean of tasks|.1%; lost:Q|Points lost|.1f; n:Q|Tasks"
@@ -30,7 +30,7 @@ def curves(frame: pd.DataFrame, axis: Axis) -> charts.Picture:
     """Returns accuracy against level: named lines of tasks, their mean, and the band of random rankings."""
     if not has_mean(frame):
         frame = frame[frame["place"] != "mean"]
-    return charts.picture(_curves(axis), curves=frame, names=line_names(frame, LETTER), holds=pd.DataFrame([]))
+    return charts.picture(_curves(axis), curves=frame, names=line_names(frame, LETTER))
 
 
 @charts.kept
@@ -43,30 +43,22 @@ def _curves(axis: Axis) -> charts.Template:
     interval: dict[str, Any] = {"tooltip": charts.tips(LINE, INTERVAL)}
     named = charts.named_chart("names").encode(x=x, y=right("at:Q"), text="line:N")
     texts = (
-        charts.written(named.transform_filter("datum.place === 'front'"), 11, fontWeight=700),
-        charts.written(named.transform_filter("datum.place !== 'front' && datum.place !== 'mean'"), 11),
+        charts.written(named.transform_filter("datum.place !== 'mean'"), 11),
         named.transform_filter("datum.place === 'mean'").mark_text(fontSize=11, fontWeight=600),  # between other lines
     )
     names = [layer for text in texts for layer in charts.haloed(text)]
     names[-1] = names[-1].encode(color=colour)
     band = _of_kind(base, "random").mark_area(opacity=0.2).encode(y=right("low:Q"), y2="high:Q")
-    bars = _of_kind(base, "front").mark_rule().encode(y=right("low:Q"), y2="high:Q", **interval)
     layers = [
         _of_kinds(base, POINTS).transform_filter(f"!({IS_LINE})").mark_point(filled=True, size=50).encode(**interval),
         _of_kinds(base, TASKS).transform_filter(IS_LINE).mark_line(strokeWidth=1.5).encode(**interval),
-        _of_kind(base, "chance").mark_line(strokeDash=[2, 3], strokeWidth=1.5),
         _of_kind(base, "random").mark_line(strokeWidth=1.5).encode(**interval),
         _of_kind(base, "mean")
         .transform_filter(IS_LINE)
         .mark_line(strokeWidth=2, strokeDash=[6, 3], point={"size": 20}),
-        _of_kind(base, "front").transform_filter(IS_LINE).mark_line(strokeWidth=3.5, point=True).encode(**interval),
     ]
     drawn = [each.encode(y=right("acc:Q")) for each in layers]
-    limit = charts.named_chart("holds").encode(x=x)
-    words = charts.written(limit, 12, baseline="bottom", dy=-4, align="left", dx=5)
-    words = words.encode(text="words:N", y=alt.value(alt.ExprRef("height")))
-    limit = limit.mark_rule(color=GREY, strokeWidth=1.5, strokeDash=[5, 4])
-    return charts.template(HEIGHT_PX, band, limit, words, bars, *drawn, *names)
+    return charts.template(HEIGHT_PX, band, *drawn, *names)
 
 
 def lines(frame: pd.DataFrame) -> charts.Picture:
