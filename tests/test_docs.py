@@ -12,7 +12,7 @@ from headroom import settings
 from pages.ui.page.screens import STORY
 from tests.conftest import REPOSITORY
 from tests.test_imports_go_one_way import FLOORS
-from tests.write_command_line import PAGE, page, parser
+from tests.write_command_line import NUMBERS, PAGE, numbers, page, parser
 
 CONTRIBUTING, ARCHITECTURE = REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "docs" / "architecture.md"
 DOCS = [REPOSITORY / "README.md", REPOSITORY / "SECURITY.md", CONTRIBUTING, *sorted(ARCHITECTURE.parent.glob("*.md"))]
@@ -83,6 +83,10 @@ def test_every_screen_is_in_the_navigation_the_tree_and_the_docs():
 
 def test_every_command_and_option_is_told():
     assert read(PAGE) == page(parser()), "run `.venv/bin/python -m tests.write_command_line`"
+
+
+def test_every_criterion_is_told():
+    assert read(NUMBERS) == numbers(read(NUMBERS)), "run `.venv/bin/python -m tests.write_command_line`"
 
 
 @pytest.mark.parametrize("path", DOCS, ids=relative)

@@ -21,7 +21,6 @@ from engine.architecture.layer_tensors import is_attention, is_ffn, place_of
 from engine.architecture.model_config import ModelConfig
 from engine.cli.options import request_of
 from engine.importance import rankings_of
-from engine.importance.importance import WHAT
 from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import NEEDS, OF_ONE_TASK, OF_OTHERS, QUICK
 from engine.models.masks import Edits, Mask
@@ -225,15 +224,9 @@ def is_of_others(name: str) -> bool:
 
 
 CRITERION = [
-    Place("engine.importance.importance.WHAT",
-          lambda name: name in CRITERIA and {CRITERIA[name].heads, CRITERIA[name].ffns} <= {*WHAT}),
     Place("engine.importance.rankings.CRITERIA", lambda name: name in CRITERIA and name in NEEDS),
-    Place("tests.engine.studies.conftest.SCORES",
-          lambda name: name in constant("tests/engine/studies/conftest.py", "SCORES"),
-          lambda name: name != "importance"),
-    Place("docs/numbers.md", lambda name: f"\n| `{name}` |" in text("docs/numbers.md")),
     Place("tests.write_command_line", is_choice),
-]  # fmt: skip
+]
 RANKING = [
     Place("engine.importance.rankings_of.NEEDS", lambda name: name in NEEDS),
     Place("engine.importance.rankings_of.orders_from",

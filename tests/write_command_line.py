@@ -1,11 +1,15 @@
-"""Writes docs/command-line.md from the parser of the command line: `.venv/bin/python -m tests.write_command_line`."""
+"""Writes docs/command-line.md from the parser of the command line, and the table of criteria in docs/numbers.md:
+`.venv/bin/python -m tests.write_command_line`.
+"""
 
 import argparse
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "command-line.md"
+NUMBERS = PAGE.with_name("numbers.md")
 SHARED_BY = 3  # an option that so many commands take alike is told once, at the end
 
 OPENING = """\
@@ -91,6 +95,22 @@ def page(parser: argparse.ArgumentParser) -> str:
     return "\n".join(lines) + "\n"
 
 
+def numbers(text: str) -> str:
+    """The text of docs/numbers.md, with the criteria as engine.importance.rankings describes them."""
+    from engine.importance.rankings import CRITERIA
+
+    header = "| Criterion | Pruned last | Cost | Source |\n|:--|:--|:--|:--|\n"
+    rows = [(f"`{name}`", each.help, each.cost, each.paper) for name, each in CRITERIA.items()]
+    return _with_rows(text, header, rows)
+
+
+def _with_rows(text: str, header: str, rows: Iterable[Iterable[str]]) -> str:
+    """The text with these rows below the header of a table."""
+    before, after = text.split(header)
+    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows]
+    return before + header + "".join(f"| {line} |\n" for line in lines) + re.sub(r"\A(\|.*\n)*", "", after)
+
+
 def _options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     return (each for each in parser._actions if each.help != argparse.SUPPRESS and each.dest != "help")
 
@@ -115,4 +135,5 @@ def _name(row: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(parser()), encoding="utf-8")
-    print(f"Written: {PAGE}")
+    NUMBERS.write_text(numbers(NUMBERS.read_text(encoding="utf-8")), encoding="utf-8")
+    print(f"Written: {PAGE}, {NUMBERS}")

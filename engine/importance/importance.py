@@ -13,14 +13,11 @@ from itertools import accumulate
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, encoded_chunk
-from engine.accuracy.restarts import lost, oracle
+from engine.accuracy.restarts import oracle
 from engine.errors import UsageError
-from engine.heads.copy_suppression import N_WINDOWS, copy_suppression
-from engine.heads.entity_induction import N_PROMPTS, entity_induction
-from engine.heads.function_vectors import function_vectors
-from engine.heads.induction import induction
-from engine.heads.retrieval import retrieval
+from engine.heads.entity_induction import N_PROMPTS
 from engine.importance.activity import activity_pieces, gate_gradients, magnitude_piece, summed
+from engine.importance.rankings import MEASURED_BY, part_of
 from engine.measurement import Measurement, measured_apart, of_records
 from engine.memory import freed_at_once
 from engine.models.loading import Loaded
@@ -35,21 +32,22 @@ from engine.shapes import ModelShape
 from engine.statistics import ALPHA, holm, mcnemar
 from engine.timing.workload import gradient_characters
 
-ORACLES = ("heads-oracle", "ffns")
-OF_THE_SAME_PASSES = ("heads-one-divisor", "heads-taylor", "ffns-taylor")  # as "heads"
-GRADIENTS = {"heads": "heads", "gate": "gate", **dict.fromkeys(OF_THE_SAME_PASSES, "heads")}  # the stored score of each
-OF_WEIGHTS = ("heads-weight", "ffns-weight")
-OF_ACTIVITY = ("heads-activation", "ffns-activation", "heads-wanda", "ffns-wanda", "heads-first-token")
-PREFIX, FUNCTION_VECTOR = "heads-prefix", "heads-function-vector"
-OF_ENTITIES = ("heads-token-induction", "heads-concept-induction", "heads-concept-matching")
-COPY_SUPPRESSION, RETRIEVAL = "heads-copy-suppression", "heads-retrieval"
-OF_PROMPTS = (PREFIX, FUNCTION_VECTOR, *OF_ENTITIES, COPY_SUPPRESSION, RETRIEVAL)  # on prompts of their own
-OF_ALL_TASKS = (*OF_WEIGHTS, *OF_PROMPTS)  # which do not depend on the task
 GRADIENT_TOKENS = 256  # padded tokens per backward pass, which keeps all activations; more is not faster ...
 GRADIENT_TOKENS_SMALL = 512  # ... unless n_layers * d_model is at most SMALL_WIDTH
 SMALL_WIDTH = 4096
 LARGE_PARAMETERS = 500_000_000  # from here a pass fragments half a gigabyte, and takes longer than freeing it
-WHAT = ("heads", "gate", "heads-oracle", "ffns", *OF_THE_SAME_PASSES, *OF_WEIGHTS, *OF_ACTIVITY, *OF_PROMPTS)
+WHAT = tuple(MEASURED_BY)
+
+
+def measured_from(*sources: str) -> tuple[str, ...]:
+    """Returns the scores that are measured from any of these (engine.importance.rankings.Criterion)."""
+    return tuple(what for what, criterion in MEASURED_BY.items() if {*sources} & {*criterion.measured_from})
+
+
+GRADIENTS, ORACLES, OF_ENTITIES = measured_from("gradients"), measured_from("ablations"), measured_from("words")
+OF_PROMPTS = measured_from("prompts", "words")
+OF_QUESTIONS = measured_from("gradients", "ablations", "activity")
+OF_ALL_TASKS = tuple(what for what in WHAT if what not in OF_QUESTIONS)
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]  # for a group of rows, as returned by gate_gradients
 N_UNFINISHED = 4  # interrupted chunks whose gradients are kept with the model
 
@@ -108,21 +106,8 @@ def importance(
 ) -> Measurement[Scores]:
     """Returns the Scores; gradient scores have a value so far, the others only once all records are stored.
 
-    `heads`: Bansal et al.'s I_h from the gold choice.
-    `gate`: mean |dLoss/dgate| of the gold choice (Michel et al. 2019), with every choice's signed gradients.
-    `heads-one-divisor`: I_h with one divisor for all layers, from the passes of `heads`.
-    `heads-oracle`, `ffns`: accuracy lost when only that head or FFN is pruned.
-    `heads-taylor`, `ffns-taylor`: mean |dLoss/dgate| of heads or FFNs, from the passes of `heads`.
-    `heads-weight`, `ffns-weight`: size of the weights.
-    `heads-activation`, `ffns-activation`: mean length of the output in the residual stream.
-    `heads-wanda`, `ffns-wanda`: sum of |w| times the root mean square of its input, over the output weights.
-    `heads-first-token`: attention to all but the first token.
-    `heads-prefix`: prefix matching (Olsson et al.), on random tokens instead of questions.
-    `heads-function-vector`: answer restored by the head's mean output (Todd et al.), on word pairs.
-    `heads-token-induction`, `heads-concept-induction`: next token or next part of a word raised by the head's output
-    (Feucht et al.); `heads-concept-matching`: its attention to the end of the word; over `n_prompts` of each kind.
-    `heads-copy-suppression`: tokens lowered that the model is about to repeat (McDougall et al.).
-    `heads-retrieval`: attention to what the model copies from far back (Wu et al.).
+    `what`: a score of a criterion (engine.importance.rankings.CRITERIA), or `gate`: Taylor's of heads, with every
+    choice's signed gradients. `n_prompts`: of each kind, for scores of words.
 
     With a `mask`, scores of the pruned model (gradient scores only); pruned components score 0. UsageError: unknown
     score, or not available under a mask.
@@ -132,7 +117,8 @@ def importance(
     if mask is not None and not mask.is_full and what not in GRADIENTS:
         raise UsageError(f"importance {what!r} cannot be measured again under a mask; choose heads or gate")
     if what in ORACLES:
-        return oracle(target, questions, what).map(partial(_drops, what, target.shape))
+        ablated = "ffns" if part_of(what) == "ffns" else "heads-oracle"
+        return oracle(target, questions, ablated).map(partial(_drops, what, target.shape))
     if what in OF_PROMPTS:
         return of_prompts(target, what, n_prompts)
     return _by_questions(target, questions, what, mask)
@@ -152,7 +138,7 @@ def _by_questions(target: Target, questions: Questions, what: str, mask: Mask | 
         if what in GRADIENTS:
             return _scores(what, questions.n, records) if records else None
         is_whole = len(records) == len(_forward_pieces(target, questions, what))
-        return _of_forward(what, questions.n, target.shape, records) if is_whole else None
+        return _of_forward(what, questions.n, records) if is_whole else None
 
     about = (what, questions, "" if mask is None else mask.key())
     return of_records(target, about, gradients if what in GRADIENTS else forward, value)
@@ -160,23 +146,11 @@ def _by_questions(target: Target, questions: Questions, what: str, mask: Mask | 
 
 def of_prompts(target: Target, what: str, n_prompts: int = N_PROMPTS) -> Measurement[Scores]:
     """Returns Scores that are measured on prompts of their own, not on questions: one of OF_PROMPTS."""
-    if what == PREFIX:
-        return induction(target).map(lambda of: Scores(what, of.n["prefix_matching"], of.mean["prefix_matching"]))
-    if what == FUNCTION_VECTOR:
-        return function_vectors(target).map(lambda found: Scores(what, len(found.rise), found.mean))
-    if what == COPY_SUPPRESSION:
-        return copy_suppression(target).map(lambda found: Scores(what, N_WINDOWS, found))
-    if what == RETRIEVAL:
-        return retrieval(target).map(lambda found: Scores(what, len(found), found.mean(0)))
-    _, kind, way = what.split("-")
-    known = entity_induction(target, n_prompts=n_prompts, kinds=(kind,))
-    return known.map(
-        lambda found: Scores(what, n_prompts, (found.rise if way == "induction" else found.attention)[kind].mean(0))
-    )
+    return MEASURED_BY[what].of(target, n_prompts).map(lambda found: Scores(what, *found))
 
 
 def _chunk_pieces(target: Target, questions: Questions, what: str, mask: Mask | None) -> list[Piece]:
-    mask, what = mask or Mask.full(target.shape), GRADIENTS[what]
+    mask, what = mask or Mask.full(target.shape), "gate" if what == "gate" else "heads"  # the stored score
     about = {"what": what} | ({} if mask.is_full else {"mask": mask.key()})
     found, fields = [], target.key(gradients=True) | about
     n_layers, n_heads = target.shape.n_layers, target.shape.n_heads
@@ -273,12 +247,7 @@ def _groups(rows: Sequence[Row], n_tokens: int) -> list[list[Row]]:
 
 
 def _scores(what: str, limit: int, parts: Sequence[Record]) -> Scores:
-    """Returns the scores of the first `limit` questions of the stored chunks.
-
-    I_h: sum over positions and examples, divided by the number of positions with a gradient (sequence length - 1), in
-    the last layer by the number of continuation tokens, as in llm-interpret at batch size 1. `heads-one-divisor`: all
-    layers divided by the former.
-    """
+    """Returns the scores of the first `limit` questions of the stored chunks."""
     n_choices = max(part.arrays["heads"].shape[1] for part in parts)
 
     def joined(name: str) -> np.ndarray:
@@ -289,48 +258,35 @@ def _scores(what: str, limit: int, parts: Sequence[Record]) -> Scores:
             arrays = [np.pad(array, width, constant_values=none) for array, width in zip(arrays, widths, strict=True)]
         return np.concatenate(arrays)[:limit]
 
-    heads, ffns, lengths, gold = joined("heads"), joined("ffns"), joined("lengths"), joined("gold")
+    found = {name: joined(name) for name in ("absolute", "heads", "ffns", "lengths", "gold")}
+    heads, lengths = found["heads"], found["lengths"]
     n_targets = joined("n_targets") if what == "gate" else lengths[:, 1:]
-    if what not in ("heads", "heads-one-divisor"):
-        signed = ffns if what == "ffns-taylor" else heads
-        scores = np.abs(signed[np.arange(len(gold)), gold].astype(np.float64)).mean(0)
-    else:
-        scores = joined("absolute").astype(np.float64).sum(0)
-        scores[:-1] /= lengths[:, 0].sum()
-        scores[-1] /= lengths[:, 1].sum()
-    is_other, n_positions = what == "heads-one-divisor", int(lengths[:, 0].sum())
-    n_zero, name = int((heads == 0).sum()), "heads" if is_other else what
-    found = Scores(name, len(gold), scores, None, heads, ffns, n_targets, n_zero, n_positions)
-    return found.with_other_divisor() if is_other else found
+    scores = MEASURED_BY[what].of(found, part_of(what))
+    n_zero, n_positions = int((heads == 0).sum()), int(lengths[:, 0].sum())
+    return Scores(what, len(heads), scores, None, heads, found["ffns"], n_targets, n_zero, n_positions)
 
 
 def _forward_pieces(target: Target, questions: Questions, what: str) -> list[Piece]:
     """Returns the pieces that a score without gradients needs."""
-    weights = [] if what in OF_ACTIVITY and "wanda" not in what else [magnitude_piece(target)]
-    return weights if what in OF_WEIGHTS else [*weights, *activity_pieces(target, questions)]
+    sources = MEASURED_BY[what].measured_from
+    weights = [magnitude_piece(target)] if "weights" in sources else []
+    return [*weights, *(activity_pieces(target, questions) if "activity" in sources else [])]
 
 
-def _of_forward(what: str, n: int, shape: ModelShape, records: Sequence[Record]) -> Scores:
+def _of_forward(what: str, n: int, records: Sequence[Record]) -> Scores:
     """Returns a score without gradients from the records of its pieces."""
-    axis, _, criterion = what.partition("-")
-    if criterion == "weight":
-        return Scores(what, 0, records[0].arrays[axis].astype(np.float64))
-    sums = summed(records[1:] if criterion == "wanda" else records)
-    n_positions, n_after_first = sums["n"]
-    if criterion == "activation":
-        return Scores(what, n, sums["head_norms" if axis == "heads" else "ffn_norms"] / n_positions)
-    if criterion == "first-token":
-        return Scores(what, n, 1 - sums["first_token"] / max(n_after_first, 1))
-    of = "head" if axis == "heads" else "ffn"
-    weighted = records[0].arrays[f"{of}_outputs"] * np.sqrt(sums[f"{of}_squares"] / n_positions)
-    parts = (shape.n_layers, shape.n_heads, shape.d_head) if axis == "heads" else (shape.n_layers, shape.d_mlp)
-    return Scores(what, n, weighted.reshape(parts).sum(-1))
+    criterion = MEASURED_BY[what]
+    n_weights = int("weights" in criterion.measured_from)
+    arrays = dict(records[0].arrays) if n_weights else {}
+    if passes := records[n_weights:]:
+        arrays |= summed(passes)
+    return Scores(what, n if passes else 0, criterion.of(arrays, part_of(what)))
 
 
 def _drops(what: str, shape: ModelShape, answers: Sequence[Answers]) -> Scores:
     """Returns the accuracy lost by each ablation; `answers`: the full model's, then one for each head or FFN."""
-    size = (shape.n_layers,) if what == "ffns" else (shape.n_layers, shape.n_heads)
-    accuracy_drop, nats_drop = (each.reshape(size) for each in lost(answers[0], answers[1:]))
+    size = (shape.n_layers,) if part_of(what) == "ffns" else (shape.n_layers, shape.n_heads)
+    drop, tie_break = (each.reshape(size) for each in MEASURED_BY[what].of(answers[0], answers[1:]))
     full, ablated = answers[0].correct, np.array([each.correct for each in answers[1:]])
     flips = np.array([(ablated & ~full).sum(1), (full & ~ablated).sum(1)]).reshape(2, *size)
-    return Scores(what, len(full), accuracy_drop, nats_drop, flips=flips)
+    return Scores(what, len(full), drop, tie_break, flips=flips)

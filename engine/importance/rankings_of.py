@@ -92,7 +92,7 @@ class Ranking:
     def what(self, part: Part) -> str:
         """Returns the score that heads or FFNs are ordered by (engine.importance.importance.WHAT)."""
         if self.criterion != "importance":
-            return CRITERIA[self.criterion].of(part)
+            return CRITERIA[self.criterion].score(part)
         return self.heads_by if part == "heads" else self.ffns_by
 
 

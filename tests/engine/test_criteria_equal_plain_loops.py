@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine.accuracy.evaluation import accuracy, evaluation
-from engine.importance.importance import FUNCTION_VECTOR, GRADIENTS, OF_ACTIVITY, OF_PROMPTS, WHAT, importance
+from engine.importance.importance import WHAT, importance, measured_from
 from engine.importance.rankings import CRITERIA, passes
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.masks import Mask, single_ablations
@@ -240,8 +240,7 @@ def test_taylor_is_the_mean_size_of_the_gates_gradients(family, about):
 def test_scores_of_other_precisions_are_about_the_same(precision, tiny_opt, tmp_path, session):
     questions = questions_in(write_questions(tmp_path / "own.jsonl", 8), session, split="train")
     folder = family_folder("llama", tiny_opt, tmp_path / "model")
-    for what in ("heads-weight", "ffns-weight", "heads-activation", "ffns-activation", "heads-wanda", "ffns-wanda",
-                 "heads-first-token"):  # fmt: skip
+    for what in measured_from("weights", "activity"):
         found = [final(importance(target_in(session, folder, each, bos=True), questions, what).run(session)).scores
                  for each in ("fp32", precision)]  # fmt: skip
         np.testing.assert_allclose(found[1], found[0], rtol=0.1, err_msg=what)
@@ -253,13 +252,15 @@ def test_the_table_has_a_score_of_heads_and_of_ffns_for_every_criterion(tiny_opt
     questions = questions_in(write_questions(tmp_path / "own.jsonl", 4), session, split="train")
     for name, criterion in CRITERIA.items():
         assert name in OF_ONE_TASK and {criterion.heads, criterion.ffns} <= {*WHAT}
+        assert name in ("importance", "gradient") or criterion.heads == f"heads-{name}"
+        assert criterion.ffns in ("ffns", f"ffns-{name}")
         for what in (criterion.heads, criterion.ffns):
             wanted = importance(target, questions, what)
             assert wanted.stored(session) is None and passes(what, target.shape) >= 1
             kinds = {
-                "forward": ("ffns", "heads-oracle", FUNCTION_VECTOR),
-                "gradient": GRADIENTS,
-                "patterns": {*OF_ACTIVITY, *OF_PROMPTS} - {FUNCTION_VECTOR},
+                "forward": (*measured_from("ablations"), "heads-function-vector"),
+                "gradient": measured_from("gradients"),
+                "patterns": {*measured_from("activity", "prompts", "words")} - {"heads-function-vector"},
             }
             [*found] = wanted.left(session).characters
             assert found == [kind for kind, names in kinds.items() if what in names], "weights read nothing"

@@ -12,7 +12,7 @@ from cache import open_store
 from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
 from engine.importance.importance import Scores, importance
-from engine.importance.rankings import random_order
+from engine.importance.rankings import CRITERIA, random_order
 from engine.importance.rankings_of import Orders, random_order_within_layers
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
@@ -76,27 +76,6 @@ def answers_stored(store):
     return sum("/answers/" in key for key in store.keys())
 
 
-AS_EVER = {"heads": "heads", "ffns": "ffns"}
-SCORES = (
-    {"gradient": {"heads": "heads-one-divisor", "ffns": "ffns"}}
-    | {name: {axis: f"{axis}-{name}" for axis in AS_EVER} for name in ("weight", "activation", "wanda", "taylor")}
-    | {
-        name: {"heads": f"heads-{name}", "ffns": "ffns"}
-        for name in (
-            "oracle",
-            "prefix",
-            "first-token",
-            "function-vector",
-            "token-induction",
-            "concept-induction",
-            "concept-matching",
-            "copy-suppression",
-            "retrieval",
-        )
-    }
-)
-
-
 class ByHand:
     """Importance, orders and accuracies of a model by single calls, in a store of its own."""
 
@@ -124,7 +103,8 @@ class ByHand:
             return random_order(size, point.seed)
         names = {"task": [point.of], "aggregate": pool, "others": [name for name in pool if name != point.task.name]}
         tasks = [replace(point.task, name=name) for name in names.get(point.by, [point.task.name])]
-        found = [self.scores(task, SCORES.get(point.by, AS_EVER)[kind]) for task in tasks]
+        criterion = CRITERIA.get(point.by, CRITERIA["importance"])
+        found = [self.scores(task, criterion.score(kind)) for task in tasks]
         mean = np.mean([scores.scores.ravel() for scores in found], axis=0)
         ties = [np.zeros(size) if scores.tie_break is None else scores.tie_break.ravel() for scores in found]
         ties = np.mean(ties, axis=0)
