@@ -48,6 +48,11 @@ def test_it_shows_what_the_command_prints(open_app, capsys):
     assert finding in [plain_text(each.value.removeprefix("#### ")) for each in at.markdown]
 
 
+def test_settings_that_are_folded_count(open_app):
+    at = open_app("bench", bench_measurement=label_of("evaluate"), bench_evaluate_seed="3")
+    assert "--seed 3" in at.code[0].value
+
+
 def test_a_field_that_cannot_be_meant_says_so(open_app):
     at = open_app("bench", bench_measurement=label_of("evaluate"), bench_evaluate_mask="L99H0")
     [error] = [each.value for each in at.error]

@@ -13,7 +13,7 @@ from engine.models.session import Target
 from engine.requests import Request
 from engine.requests.base import OfModel, OnRay, WithData, gives
 from engine.requests.fields import Option, options
-from pages.ui.controls.controls import folded, one_listed
+from pages.ui.controls.controls import one_listed
 from pages.ui.controls.first_views import first_task, first_tasks
 from pages.ui.controls.many_tasks import local_tasks, several
 from pages.ui.controls.sidebar import Setup
@@ -26,6 +26,7 @@ from pages.ui.page.widget_writes import hold
 # of the sidebar, of the command line alone, or of workers
 HIDDEN = {each for kind in (OfModel, OnRay, WithData) for each in options(kind)}
 LABELS = {
+    "task": "Task",
     "limit": "Questions",
     "shots": "Examples in the prompt",
     "mask": "Prune these",
@@ -49,17 +50,17 @@ def draw_form(of: type[Request], setup: Setup, target: Target | None) -> Request
     said at the field. `target`: the model, for requests of one."""
     shown = {name: each for name, each in options(of).items() if not _is_hidden(name, each[1])}
     ranked = sorted(shown, key=lambda name: _rank(of, name, *shown[name]))
-    first = [name for name in ranked if _rank(of, name, *shown[name]) < LAST][:MOST_FIRST]
+    first = [name for name in ranked if _rank(of, name, *shown[name]) < LAST][:MOST_FIRST] or ranked[:MOST_FIRST]
     places: dict[str, DeltaGenerator] = {}
     values = _draw_fields(of, setup, {name: shown[name] for name in first}, places)
     if rest := {name: each for name, each in shown.items() if name not in first}:
-        keys = [_key(of, name) for name in rest]
-        values |= (
-            folded(MORE, f"bench_more_{of.command}", partial(_draw_fields, of, setup, rest, places), holds=keys) or {}
-        )
-    given: dict[str, Any] = {**values, **{name: f"{of.command}{option.endings[0]}"
-                                          for name, (_, option) in options(of).items()
-                                          if option.is_output and option.is_required}}  # fmt: skip
+        with st.expander(MORE):
+            values |= _draw_fields(of, setup, rest, places)
+    given: dict[str, Any] = values | {
+        name: f"{of.command}{option.endings[0]}"
+        for name, (_, option) in options(of).items()
+        if option.is_output and option.is_required
+    }
     if issubclass(of, OfModel) and target is not None:
         given |= of_model(target)
     if issubclass(of, WithData):
