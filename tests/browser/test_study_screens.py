@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from engine.requests import Sweep
 from pages.ui.sections.form import label_of
-from tests.browser.conftest import await_mark, click_in_chart, keyed, open_study, settled_figure
+from tests.browser.conftest import at_rest, await_mark, click_in_chart, keyed, open_study, settled_figure
 from tests.embedded import LAST_HEAD
 
 
@@ -64,12 +64,15 @@ def test_what_is_clicked_before_the_tasks_are_drawn_loses_none_and_the_address_k
 
 
 def test_a_sweep_goes_on_behind_another_screen(page, address):
-    page.goto(f"{address}/bench?bench_measurement={quote(label_of(Sweep))}&bench_sweep_limit=16&bench_sweep_shots=0")
+    asked = "bench_sweep_tasks=demo_copy&bench_sweep_tasks=demo_lookup&bench_sweep_shots=0&bench_sweep_limit=16"
+    page.goto(f"{address}/bench?bench_measurement={quote(label_of(Sweep))}&{asked}")
     keyed(page, "offer Sweep").get_by_role("button").click()
     page.get_by_role("button", name="Cancel").wait_for()
     page.get_by_role("link", name="Prune").click()
     page.get_by_test_id("stMetricValue").wait_for()
     page.get_by_role("link", name="Bench", exact=True).click()
-    page.get_by_text("33 accuracies").wait_for()
-    page.get_by_role("button", name="Cancel").wait_for(state="detached")
+    page.locator("h1", has_text="Bench").wait_for()
+    at_rest(page)
+    keyed(page, "empty section_sweep").wait_for(state="detached")
+    assert not keyed(page, "offer Sweep").count() and not page.get_by_role("button", name="Cancel").count()
     assert "bench_sweep_limit=16" in page.url
