@@ -5,7 +5,7 @@ from functools import partial
 
 import streamlit as st
 
-from engine.importance.rankings_of import Evidence
+from engine.importance.rules import Evidence
 from engine.texts.passages import as_chat, checked
 from pages.ui.continuation import sections, setting
 from pages.ui.controls import carried

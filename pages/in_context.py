@@ -11,7 +11,7 @@ import streamlit as st
 
 from engine.heads.ablation import KINDS
 from engine.heads.induction import induction
-from engine.importance.rankings_of import Evidence
+from engine.importance.rules import Evidence
 from engine.texts.incontext import MIN_TOKENS
 from engine.texts.passages import texts_of
 from pages.ui.controls import carried

@@ -85,7 +85,7 @@ def test_every_command_and_option_is_told():
     assert read(PAGE) == page(parser()), "run `.venv/bin/python -m tests.write_command_line`"
 
 
-def test_every_criterion_is_told():
+def test_every_criterion_and_order_is_told():
     assert read(NUMBERS) == numbers(read(NUMBERS)), "run `.venv/bin/python -m tests.write_command_line`"
 
 

@@ -4,9 +4,10 @@ new that is added there works.
 
 import ast
 import importlib.util
-import inspect
+import json
+import os
 import re
-import sys
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,18 +21,12 @@ from engine.architecture.family import supported_families
 from engine.architecture.layer_tensors import is_attention, is_ffn, place_of
 from engine.architecture.model_config import ModelConfig
 from engine.cli.options import request_of
-from engine.importance import rankings_of
 from engine.importance.rankings import CRITERIA
-from engine.importance.rankings_of import NEEDS, OF_ONE_TASK, OF_OTHERS, QUICK
-from engine.models.masks import Edits, Mask
-from engine.questions.requests import TaskSpec
+from engine.importance.rules import QUICK, RULES
 from engine.questions.rows import read as read_rows
 from engine.questions.tasks import HARNESS_TASKS, TaskInfo, list_tasks, local_files
 from engine.requests import REQUESTS, Evaluate, argv, program
 from engine.requests.fields import Option, number, option_name, options
-from engine.shapes import ModelShape
-from engine.studies import sweeps
-from pages.ui.controls.controls import RANKING_HELP
 from pages.ui.controls.sidebar import MODEL_HELP
 from pages.ui.page.screens import STORY
 from tests import write_command_line
@@ -215,43 +210,17 @@ def is_choice(name: str) -> bool:
     return f"`{name}`" in text("docs/command-line.md")
 
 
-def is_of_one_task(name: str) -> bool:
-    return name == NEW or name in OF_ONE_TASK
-
-
-def is_of_others(name: str) -> bool:
-    return not is_of_one_task(name)
-
-
 CRITERION = [
-    Place("engine.importance.rankings.CRITERIA", lambda name: name in CRITERIA and name in NEEDS),
+    Place("engine.importance.rankings.CRITERIA", lambda name: name in CRITERIA and name in RULES),
     Place("tests.write_command_line", is_choice),
 ]
 RANKING = [
-    Place("engine.importance.rankings_of.NEEDS", lambda name: name in NEEDS),
-    Place("engine.importance.rankings_of.orders_from",
-          lambda name: f'"{name}"' in inspect.getsource(rankings_of.orders_from),
-          lambda name: is_of_one_task(name) and name != QUICK),  # a criterion from fewer questions
-    Place("engine.importance.rankings_of.OF_OTHERS",
-          lambda name: name in OF_OTHERS or name == "rescored", is_of_others),
-    Place("engine.importance.rankings_of.Ranking",
-          lambda name: f"`{name}`" in (rankings_of.Ranking.__doc__ or ""), is_of_one_task),
-    Place("pages.ui.controls.controls.RANKING_HELP", lambda name: f"`{name}`" in RANKING_HELP, is_of_one_task),
-    Place("engine.studies.sweeps.Point", lambda name: f"`{name}`" in (sweeps.Point.__doc__ or ""), is_of_others),
+    Place("engine.importance.rules.RULES", lambda name: name in RULES),
     Place("tests.write_command_line", is_choice),
     Place("tests.engine.studies.conftest.ByHand",
           lambda name: name in constant("tests/engine/studies/conftest.py", "ByHand"),
           lambda name: name not in ("rescored", "induction-protected", QUICK)),
 ]  # fmt: skip
-
-
-def branch_of(name: str) -> str:
-    """The statements below `if ranking.name == name` in `orders_from`."""
-    for node in ast.walk(ast.parse(inspect.getsource(rankings_of.orders_from))):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == f"ranking.name == '{name}'":
-            return "\n".join(map(ast.unparse, node.body))
-    return ""
-
 
 RECIPES = {
     "A task of lm-evaluation-harness": (list(HARNESS_TASKS), TASK),
@@ -259,7 +228,7 @@ RECIPES = {
     "A screen": (sorted(file.stem for file in (REPOSITORY / "pages").glob("*.py")), SCREEN),
     "An option of the command line": (list(fields()), OPTION),
     "A criterion": (list(CRITERIA), CRITERION),
-    "A pruning order": ([name for name in NEEDS if name not in (*CRITERIA, "own")], RANKING),
+    "A pruning order": ([name for name in RULES if name not in (*CRITERIA, "own")], RANKING),
 }
 PLACES = [(title, place) for title, (_, places) in RECIPES.items() for place in places]
 
@@ -342,23 +311,94 @@ def test_no_test_names_all_families_by_itself():
     assert found == []
 
 
-def test_a_ranking_prunes_once_it_is_in_the_two_places(tmp_path, monkeypatch):
-    """A copy of the module with one more ranking, `deepest`, which needs no evidence."""
-    source = text("engine/importance/rankings_of.py")
-    row, branch = '    "random": (),\n', '    if ranking.name == "random":\n'
-    assert source.count(row) == source.count(branch) == 1
-    last_first = "np.arange(n)[::-1], np.arange(shape.n_layers)[::-1]"
-    deepest = f'    if ranking.name == "deepest":\n        return Orders(shape, {last_first})\n'
-    file = tmp_path / "rankings_with_one_more.py"
-    file.write_text(source.replace(row, f'{row}    "deepest": (),\n').replace(branch, deepest + branch))
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, file.stem, module)
-    spec.loader.exec_module(module)
-    assert "deepest" in module.OF_ONE_TASK and "deepest" in module.OF_MANY_TASKS
-    shape = ModelShape(n_layers=2, n_heads=4, n_key_value_heads=4, d_model=8, d_head=2, d_mlp=8, n_vocab=9, n_ctx=9)
-    none = Mask.full(shape)
-    pruning = module.Pruning(TaskSpec("demo_copy"), module.Ranking("deepest"), 500, 500, Edits(none, none))
-    mask = pruning.known_mask(shape, module.Evidence())
-    assert mask is not None and mask.text() == "B1"
+PROGRAM = """
+import contextlib, io, json, os, sys
+for name in [*sys.modules]:
+    if name.partition(".")[0] in ("cache", "engine"):
+        del sys.modules[name]  # those of the clone
+sys.path.insert(0, os.getcwd())
+from engine.__main__ import main
+found = []
+for command in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main([*command, "--json"]) == 0
+    found.append(json.loads(out.getvalue()))
+print(json.dumps(found))
+"""
+MADE_UP = {
+    ("engine/importance/rankings.py", '    "first-token": Criterion('): """
+    "depth": Criterion(
+        "Depth", "heads-depth", "ffns-depth", ("activity",),
+        lambda found, part: np.indices(found[f"{part.rstrip('s')}_norms"].shape)[0].astype(float),
+        "components of the last layers", _FORWARD, "nobody",
+    ),
+""",
+    ("engine/importance/rules.py", '    "random": Rule('): """
+    "deepest": Rule(
+        "the last components", (), lambda shape, seed, known: (np.arange(shape.n_heads_total)[::-1],
+                                                               np.arange(shape.n_layers)[::-1])),
+""",
+    ("engine/questions/tasks.py", '        _task("arc_easy"'): """
+        _task("sciq", "SciQ", "science, 4 answers", 0.25, "sciq", "question correct_answer"),
+""",
+    ("engine/requests/__init__.py", "REQUESTS: tuple"): """
+from engine.requests.made_up import CountHeads
+""",
+    ("engine/requests/__init__.py", "    ListModels, Diagnose"): "    CountHeads,\n",
+}  # fmt: skip
+COMMAND = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+from engine.requests.base import OfModel, RequestRun, Result
+from engine.views.view import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountHeads(OfModel):
+    """Count the heads of a model. The value is their number."""
+
+    command: ClassVar[str] = "count"
+    group: ClassVar[str] = "Scores"
+
+    def measure(self, run: RequestRun) -> Result:
+        n = self.target(run.session).shape.n_heads_total
+        return Result(n, {"heads": n}, View(f"**{n} heads.**", []))
+'''
+
+
+def copy_with_rows(folder):
+    """A copy of the engine in which the rows of `MADE_UP` are added."""
+    for package in ("cache", "engine"):
+        shutil.copytree(REPOSITORY / package, folder / package, copy_function=os.symlink)
+    for (path, above), row in MADE_UP.items():
+        source = (folder / path).read_text(encoding="utf-8")
+        assert source.count(f"\n{above}") == 1, f"{path} has no {above!r}"
+        (folder / path).unlink()
+        (folder / path).write_text(source.replace(f"\n{above}", f"{row}{above}"), encoding="utf-8")
+    (folder / "engine" / "requests" / "made_up.py").write_text(COMMAND, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.slow("reads the engine once more, in a process, as modules read the tables when they are imported")
+def test_a_criterion_an_order_a_task_and_a_command_work_once_their_rows_are_there(warm, tiny_opt, tmp_path):
+    row = {"support": "", "question": "Why?", "correct_answer": "so", "distractor1": "no", "distractor2": "if",
+           "distractor3": "or"}  # fmt: skip
+    (tmp_path / "sciq").mkdir()
+    for split in ("train", "validation"):
+        (tmp_path / "sciq" / f"{split}.jsonl").write_text(f"{json.dumps(row)}\n", encoding="utf-8")
+    model = ("--model", str(tiny_opt), "--precision", "fp32")
+    task = ("--task", "sciq", "--task-data", str(tmp_path))
+    levels = ("--prune-heads", "50", "--prune-ffns", "50")
+    commands = (
+        ("importance", *model, *task, "--score", "heads-depth", "--out", str(tmp_path / "scores.csv")),
+        ("evaluate", *model, *task, *levels, "--order", "depth"),
+        ("evaluate", *model, *task, *levels, "--order", "deepest"),
+        ("count", *model),
+    )
+    environment = os.environ | {"HEADROOM_CACHE": str(tmp_path / "results")}
+    done = warm.run(["-c", PROGRAM, json.dumps(commands)], env=environment, cwd=copy_with_rows(tmp_path / "clone"))
+    assert done.returncode == 0, done.stderr
+    scored, by_score, by_rule, counted = json.loads(done.stdout)
+    assert (scored["what"], scored["shape"], scored["n"]) == ("heads-depth", [2, 4], 1)
+    assert (by_score["mask"], by_rule["mask"], by_score["n"]) == ("B0", "B1", 1) and counted["heads"] == 8

@@ -1,4 +1,5 @@
-"""Writes docs/command-line.md from the parser of the command line, and the table of criteria in docs/numbers.md:
+"""Writes docs/command-line.md from the parser of the command line, and the tables of criteria and of pruning orders in
+docs/numbers.md:
 `.venv/bin/python -m tests.write_command_line`.
 """
 
@@ -96,11 +97,20 @@ def page(parser: argparse.ArgumentParser) -> str:
 
 
 def numbers(text: str) -> str:
-    """The text of docs/numbers.md, with the criteria as engine.importance.rankings describes them."""
+    """The text of docs/numbers.md, with the criteria and orders as engine.importance describes them."""
     from engine.importance.rankings import CRITERIA
+    from engine.importance.rules import RULES
 
     header = "| Criterion | Pruned last | Cost | Source |\n|:--|:--|:--|:--|\n"
     rows = [(f"`{name}`", each.help, each.cost, each.paper) for name, each in CRITERIA.items()]
+    text = _with_rows(text, header, rows)
+    header = "| Order | Pruned first | Where |\n|:--|:--|:--|\n"
+    where = {(True, True): "all commands", (True, False): "all but `sweep`", (False, True): "`sweep`"}
+    rows = [
+        (f"`{name}`", each.help, where[each.is_of_one, each.is_of_many])
+        for name, each in RULES.items()
+        if name not in CRITERIA
+    ]
     return _with_rows(text, header, rows)
 
 

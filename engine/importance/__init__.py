@@ -5,6 +5,7 @@
 each, and of their weights
 `layers`: the pruning order of whole layers: block influence, the oracle, the greedy search
 `rankings`: the table of criteria, orders, levels, and agreement between rankings
+`rules`: the table of pruning orders
 `rankings_of`: from a level and a ranking to a mask
 `estimates`: first-order estimates of the effect of pruning, and the errors to expect, from the measured levels
 """

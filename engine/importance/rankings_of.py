@@ -1,5 +1,5 @@
-"""From "prune 40% of the heads by this ranking" to a `Mask`: the table of rankings, the evidence that each needs, and
-how it is read from the store or measured.
+"""From "prune 40% of the heads by this ranking" to a `Mask`: the evidence that an order needs, and how it is read
+from the store or measured.
 """
 
 from collections.abc import Collection, Generator
@@ -11,10 +11,11 @@ import numpy as np
 
 from engine.composed import ComposedRun, composed
 from engine.errors import UsageError
-from engine.heads.induction import INDUCTION_FROM, induction
-from engine.importance.importance import Scores, importance
+from engine.heads.induction import induction
+from engine.importance.importance import importance
 from engine.importance.layers import LAYERS_BY, layer_order, n_passes
-from engine.importance.rankings import CRITERIA, Part, n_pruned, order, passes, random_order
+from engine.importance.rankings import CRITERIA, Part, n_pruned, passes
+from engine.importance.rules import QUICK, QUICK_QUESTIONS, RULES, Evidence
 from engine.measurement import Measurement
 from engine.models.masks import Edits, Mask, parse_edits, without_layers
 from engine.models.session import Target
@@ -23,93 +24,11 @@ from engine.questions.requests import Requests, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 
 Axis = Literal["heads", "ffns", "layers"]
-QUICK, QUICK_QUESTIONS = "quick-gradient", 8  # without 20% of its heads SmolLM2-135M answers as much as by 64
-# all rankings, and the evidence that each needs for heads and FFNs
-NEEDS = {
-    **dict.fromkeys(("importance", "own", *CRITERIA), ("heads", "ffns")),
-    QUICK: ("heads", "ffns"),
-    "reversed": ("heads", "ffns"),
-    "random": (),
-    "within-layers": ("heads", "ffns"),
-    "induction-first": ("prefix_matching", "ffns"),
-    "induction-protected": ("heads", "prefix_matching", "ffns"),
-    "task": ("heads", "ffns"),
-    "aggregate": ("heads", "ffns"),
-    "others": ("heads", "ffns"),
-    "rescored": ("ffns",),
-}
-OF_OTHERS = ("task", "aggregate", "others")  # scores of tasks other than the pruned one
-OF_ONE_TASK = tuple(name for name in NEEDS if name not in (*OF_OTHERS, "own", "rescored"))
-# importance is "own" there, as opposed to other tasks'; all scores are from equally many questions
-OF_MANY_TASKS = tuple(name for name in NEEDS if name not in ("importance", QUICK))
+OF_ONE_TASK = tuple(name for name, rule in RULES.items() if rule.is_of_one)
+OF_MANY_TASKS = tuple(name for name, rule in RULES.items() if rule.is_of_many)
 PARTS: tuple[Part, ...] = ("heads", "ffns")
 # component names by evidence
 RANKED = {"heads": "heads", "prefix_matching": "heads", "ffns": "FFNs", "layers": "layers"}
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """How components are ordered.
-
-    name: a criterion (engine.importance.rankings.CRITERIA), lowest score first, such as `importance` (in studies `own`)
-        = this task's scores; `quick-gradient` = gradient from 8 questions; `reversed` = the most important first;
-        `random`; `within-layers` = each layer loses the same number of heads as by importance, chosen at random;
-        `induction-first` = highest prefix matching (Olsson) first; `induction-protected` = importance, but heads that
-        match prefixes last. FFNs go by importance in the last three. engine.studies.sweeps describes the rankings of
-        studies.
-    seed: of random orders
-    n_questions: how many questions the scores come from (None = all); `quick-gradient` takes 8 at most
-    split: of the questions; train, so that a ranking is never judged on the questions that made it
-    heads_by, ffns_by: the score used as importance (engine.importance.importance.WHAT)
-    layers_by: how whole layers are ordered, for every name (engine.importance.layers.LAYERS_BY)
-    """
-
-    name: str = "importance"
-    seed: int = 0
-    n_questions: int | None = None
-    split: str = "train"
-    heads_by: str = "heads"
-    ffns_by: str = "ffns"
-    layers_by: str = "influence"
-
-    def __post_init__(self) -> None:
-        if self.name not in NEEDS:
-            raise UsageError(f"ranking {self.name!r} is unknown; choose one of {', '.join(OF_ONE_TASK)}")
-        if self.layers_by not in LAYERS_BY:
-            raise UsageError(f"order of layers {self.layers_by!r} is unknown; choose one of {', '.join(LAYERS_BY)}")
-
-    @property
-    def criterion(self) -> str:
-        """The criterion that scores components (engine.importance.rankings.CRITERIA); importance if the order needs
-        none."""
-        return "gradient" if self.name == QUICK else self.name if self.name in CRITERIA else "importance"
-
-    @property
-    def n_scored(self) -> int | None:
-        """How many questions the scores come from (None = all)."""
-        return min(QUICK_QUESTIONS, self.n_questions or QUICK_QUESTIONS) if self.name == QUICK else self.n_questions
-
-    def what(self, part: Part) -> str:
-        """Returns the score that heads or FFNs are ordered by (engine.importance.importance.WHAT)."""
-        if self.criterion != "importance":
-            return CRITERIA[self.criterion].score(part)
-        return self.heads_by if part == "heads" else self.ffns_by
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The evidence for ordering components that is known so far: the scores of the ranking, prefix matching (L, H), and
-    the known part of the order of layers."""
-
-    heads: Scores | None = None
-    ffns: Scores | None = None
-    prefix_matching: np.ndarray | None = None
-    layers: np.ndarray | None = None
-
-    def missing(self, ranking: str, heads_too: bool, ffns_too: bool) -> list[str]:
-        """Returns the evidence that `ranking` still needs to order heads, FFNs or both."""
-        wanted = [name for name in NEEDS[ranking] if (ffns_too if name == "ffns" else heads_too)]
-        return [name for name in wanted if getattr(self, name) is None]
 
 
 @dataclass(frozen=True)
@@ -130,6 +49,50 @@ class Orders:
         mask = Mask.from_arrays(heads.reshape(self.shape.n_layers, self.shape.n_heads), ffns)
         n = n_pruned(layers_permille, self.shape.n_layers)
         return mask if self.layers is None or not n else without_layers(mask, {*self.layers[:n].tolist()})
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How components are ordered.
+
+    name: one of RULES
+    seed: of random orders
+    n_questions: how many questions the scores come from (None = all); `quick-gradient` takes 8 at most
+    split: of the questions; train, so that a ranking is never judged on the questions that made it
+    heads_by, ffns_by: the score used as importance (engine.importance.importance.WHAT)
+    layers_by: how whole layers are ordered, for every name (engine.importance.layers.LAYERS_BY)
+    """
+
+    name: str = "importance"
+    seed: int = 0
+    n_questions: int | None = None
+    split: str = "train"
+    heads_by: str = "heads"
+    ffns_by: str = "ffns"
+    layers_by: str = "influence"
+
+    def __post_init__(self) -> None:
+        if self.name not in RULES:
+            raise UsageError(f"ranking {self.name!r} is unknown; choose one of {', '.join(OF_ONE_TASK)}")
+        if self.layers_by not in LAYERS_BY:
+            raise UsageError(f"order of layers {self.layers_by!r} is unknown; choose one of {', '.join(LAYERS_BY)}")
+
+    @property
+    def criterion(self) -> str:
+        """The criterion that scores components (engine.importance.rankings.CRITERIA); importance if the order needs
+        none."""
+        return "gradient" if self.name == QUICK else self.name if self.name in CRITERIA else "importance"
+
+    @property
+    def n_scored(self) -> int | None:
+        """How many questions the scores come from (None = all)."""
+        return min(QUICK_QUESTIONS, self.n_questions or QUICK_QUESTIONS) if self.name == QUICK else self.n_questions
+
+    def what(self, part: Part) -> str:
+        """Returns the score that heads or FFNs are ordered by (engine.importance.importance.WHAT)."""
+        if self.criterion != "importance":
+            return CRITERIA[self.criterion].score(part)
+        return self.heads_by if part == "heads" else self.ffns_by
 
 
 @dataclass(frozen=True)
@@ -206,21 +169,7 @@ def pruning_of_second(pruning: Pruning, first: ModelShape, second: ModelShape) -
 
 def orders_from(shape: ModelShape, ranking: Ranking, known: Evidence) -> Orders:
     """Returns the orders of `ranking`. If evidence is missing, the order is arbitrary and must not be used."""
-    n = shape.n_heads_total
-    if ranking.name == "random":
-        return Orders(shape, random_order(n, ranking.seed), random_order(shape.n_layers, ranking.seed), known.layers)
-    heads, ffns = _by(known.heads, n), _by(known.ffns, shape.n_layers)
-    if ranking.name == "reversed":
-        heads, ffns = heads[::-1], ffns[::-1]
-    elif ranking.name == "within-layers":
-        heads = random_order_within_layers(shape, heads, ranking.seed)
-    elif known.prefix_matching is not None:
-        score = known.prefix_matching.ravel()
-        if ranking.name == "induction-first":
-            heads = order(-score)
-        elif ranking.name == "induction-protected":
-            inductive = score[heads] >= INDUCTION_FROM
-            heads = np.concatenate([heads[~inductive], heads[inductive]])
+    heads, ffns = RULES[ranking.name].of(shape, ranking.seed, known)
     return Orders(shape, heads, ffns, known.layers)
 
 
@@ -233,8 +182,8 @@ def evidence(
     data_dir: str | Path | None = None,
     requests: Requests | None = None,
 ) -> Measurement[Evidence]:
-    """Returns the `wanted` Evidence (names as in NEEDS) and, if any layers are dropped, the first `n_layers` of their
-    order; missing evidence is None.
+    """Returns the `wanted` Evidence (fields of Evidence) and, if any layers are dropped, the first `n_layers` of
+    their order; missing evidence is None.
 
     `requests`: the rendered requests of the task, if available. Each part is named and counted separately; the share of
     a step is relative to all parts.
@@ -277,14 +226,3 @@ def orders_of(
     return known.map(
         lambda known: None if pruning.missing(known) else orders_from(target.shape, pruning.ranking, known)
     )
-
-
-def random_order_within_layers(shape: ModelShape, like: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Returns a head order that visits the layers in the sequence of `like` but takes a random head of each."""
-    generator = np.random.default_rng(seed)
-    waiting = [list(layer * shape.n_heads + generator.permutation(shape.n_heads)) for layer in range(shape.n_layers)]
-    return np.array([waiting[index // shape.n_heads].pop() for index in like])
-
-
-def _by(scores: Scores | None, n: int) -> np.ndarray:
-    return np.arange(n) if scores is None else order(scores.scores, scores.tie_break)

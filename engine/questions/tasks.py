@@ -1,4 +1,4 @@
-"""Which tasks there are and where their rows are: the sixteen of lm-evaluation-harness, the embedded ones, a user's own
+"""Which tasks there are and where their rows are: those of lm-evaluation-harness, the embedded ones, a user's own
 file.
 """
 

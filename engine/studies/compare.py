@@ -14,7 +14,8 @@ from engine.composed import ComposedRun, composed
 from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.importance.importance import importance
 from engine.importance.rankings import CRITERIA, KINDS, Agreement, Part, agreement
-from engine.importance.rankings_of import OF_ONE_TASK, PARTS, Evidence, Orders, Pruning, Ranking, orders_from, orders_of
+from engine.importance.rankings_of import OF_ONE_TASK, PARTS, Orders, Pruning, Ranking, orders_from, orders_of
+from engine.importance.rules import Evidence
 from engine.measurement import Measurement, Workload
 from engine.models.masks import parse_edits
 from engine.models.session import Session, Target

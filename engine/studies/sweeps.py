@@ -16,7 +16,8 @@ from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.heads.induction import induction
 from engine.importance.importance import importance
 from engine.importance.rankings import n_pruned, order
-from engine.importance.rankings_of import NEEDS, OF_MANY_TASKS, OF_OTHERS, Evidence, Orders, Ranking, orders_from
+from engine.importance.rankings_of import OF_MANY_TASKS, Orders, Ranking, orders_from
+from engine.importance.rules import RULES, Evidence
 from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
@@ -34,10 +35,7 @@ class Point:
 
     task: the task
     heads_permille, ffns_permille: levels of heads and FFNs
-    by: the ranking, one of engine.importance.rankings_of.OF_MANY_TASKS, always at the task's shot count: `own`, this
-        task's importance, or another ranking of one task; `task`, importance of the task `of`; `aggregate`, over the
-        sweep's tasks; `others`, the aggregate without this task; `rescored`, own, but measured again on the pruned
-        model before each of the sweep's levels, which Bansal et al. name as future work
+    by: the ranking, one of engine.importance.rankings_of.OF_MANY_TASKS, always at the task's shot count
     of: the other task, for `task`
     seed: of `random` and `within-layers`
     """
@@ -193,7 +191,7 @@ def _first_curve(
 
 def ranked_by_some(wanted: Sequence[Point], pool: Sequence[str]) -> tuple[list[Point], dict[TaskSpec, str]]:
     """Returns the points whose ranking has a task to rank by, and the reason for the tasks of the others."""
-    alone = [point for point in wanted if point.by in OF_OTHERS and not sources_of(point, pool)]
+    alone = [point for point in wanted if not sources_of(point, pool)]
     failed = {point.task: f"{in_words(point.task)}: no other task to rank by; add other tasks" for point in alone}
     return [point for point in wanted if point not in alone], failed
 
@@ -230,7 +228,7 @@ def evidence_needed(shape: ModelShape, point: Point) -> list[str]:
     """Returns the evidence that the point's ranking needs; none at no or full pruning."""
     n = {"heads": shape.n_heads_total, "ffns": shape.n_layers}
     some = {axis: 0 < n_pruned(point.permille(axis), n[axis]) < n[axis] for axis in n}
-    return [name for name in NEEDS[point.by] if some["ffns" if name == "ffns" else "heads"]]
+    return [name for name in RULES[point.by].needs if some["ffns" if name == "ffns" else "heads"]]
 
 
 def _score_of(setting: StudySettings, point: Point, name: str) -> str:
@@ -254,10 +252,9 @@ def scores_needed(
 
 def sources_of(point: Point, pool: Sequence[str]) -> list[TaskSpec]:
     """Returns the tasks whose importance ranks a point's components."""
-    if point.by not in OF_OTHERS:
-        return [point.task]
-    names = [point.of] if point.by == "task" else pool
-    return [replace(point.task, name=name) for name in names if point.by != "others" or name != point.task.name]
+    sources = RULES[point.by].sources
+    names = sources(point.task.name, point.of, pool) if sources else [point.task.name]
+    return [replace(point.task, name=name) for name in names]
 
 
 def _rows(ready: _Ready, task: TaskSpec, mine: Sequence[Point], session: Session) -> Measurement[dict[Point, SweepRow]]:

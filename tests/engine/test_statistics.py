@@ -12,7 +12,8 @@ from engine.accuracy.evaluation import Answers, accuracy
 from engine.errors import UsageError
 from engine.importance.importance import Scores
 from engine.importance.rankings import n_pruned, order, permille, random_order
-from engine.importance.rankings_of import NEEDS, Evidence, Orders, Ranking, orders_from, random_order_within_layers
+from engine.importance.rankings_of import Orders, Ranking, orders_from
+from engine.importance.rules import RULES, Evidence, random_order_within_layers
 from engine.models.masks import Edits, Mask
 from engine.questions.requests import Question
 from engine.shapes import ModelShape
@@ -174,12 +175,12 @@ def test_induction_heads_go_first_or_last():
     assert heads_by("induction-protected") == [2, 3, 6, 4, 0, 1, 7, 5]
 
 
-@pytest.mark.parametrize("name", list(NEEDS))
+@pytest.mark.parametrize("name", list(RULES))
 def test_every_ranking_is_an_order_of_all_heads_and_says_what_it_lacks(name):
     assert sorted(heads_by(name)) == list(range(8))
     assert Evidence().missing(name, False, False) == []
     lacking = Evidence().missing(name, True, True)
-    assert lacking == list(NEEDS[name]) and ("ffns" not in lacking or name != "random")
+    assert lacking == list(RULES[name].needs) and ("ffns" not in lacking or name != "random")
     assert Evidence(heads=HEADS, prefix_matching=PREFIX).missing(name, True, False) == []
 
 

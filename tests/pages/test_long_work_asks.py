@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.importance.rankings_of import QUICK
+from engine.importance.rules import QUICK
 from engine.measurement import Workload
 from pages.ui.page import runtime as frame
 from pages.ui.page.defaults import ORDER

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from engine.importance import rankings_of
-from engine.importance.rankings_of import Evidence, Pruning, Ranking
+from engine.importance.rankings_of import Pruning, Ranking
+from engine.importance.rules import Evidence
 from engine.measurement import Workload
 from engine.models.masks import Mask, parse_edits
 from engine.progress import final

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.importance.importance import Scores
-from engine.importance.rankings_of import Evidence
+from engine.importance.rules import Evidence
 from engine.models.masks import Mask
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape

@@ -6,7 +6,8 @@ No streamlit here: the generator runs in the worker thread, and everything can b
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from engine.importance.rankings_of import Evidence, Pruning, orders_of
+from engine.importance.rankings_of import Pruning, orders_of
+from engine.importance.rules import Evidence
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Session, Target

@@ -8,6 +8,7 @@ import streamlit as st
 
 from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking
+from engine.importance.rules import RULES
 from engine.models.masks import KEEP, parse_edits
 from engine.models.session import Target
 from engine.questions.chats import chat_template, has_chat_template
@@ -23,13 +24,12 @@ T = TypeVar("T")
 MOST_IN_SHORT = 16  # characters of a mask next to a level
 MANY = "others"
 EXAMPLE = "example of a mask"  # set by the sidebar, which knows the model
+_RULES = {name: RULES[name].help for name in OF_ONE_TASK}
 RANKING_HELP = (
     "Least first, from this task's train split: "
-    + " ".join(f"`{name}`: {criterion.help}." for name, criterion in CRITERIA.items())
-    + " `quick-gradient`: gradient from 8 questions. `reversed`: the most important first. "
-    "`random`: a seeded random order, the baseline. `within-layers`: each layer loses the same number of "
-    "heads as by importance, at random. `induction-first`: the heads that match prefixes best. `induction-protected`: "
-    "by importance, but heads that match prefixes go last."
+    + " ".join(f"`{name}`: {words}." for name, words in _RULES.items() if name in CRITERIA)
+    + " Rules, by what they prune first: "
+    + " ".join(f"`{name}`: {words}." for name, words in _RULES.items() if name not in CRITERIA)
 )
 MASK_HELP = (
     "`L3H5` is head 5 of layer 3, `L4H*` all heads of layer 4, `F7` the FFN of layer 7, `F2-5` those of four layers, "

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from engine.importance.rankings_of import NEEDS
+from engine.importance.rules import RULES
 from engine.questions.requests import TaskSpec
 from pages.ui.controls.carried import count_named
 from pages.ui.controls.controls import Levels, beside_level, choose_level, choose_ranking, type_mask
@@ -39,4 +39,5 @@ def choose_pruning(
 
 def by_importance(ranking: str, ffns_permille: int) -> bool:
     """Returns whether anything is pruned by a task's importance: heads ranked by it, or FFNs, which always are."""
-    return "heads" in NEEDS[ranking] or ("ffns" in NEEDS[ranking] and ffns_permille > 0)
+    needs = RULES[ranking].needs
+    return "heads" in needs or ("ffns" in needs and ffns_permille > 0)

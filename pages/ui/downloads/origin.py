@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.importance.rankings_of import Evidence, Pruning, evidence
+from engine.importance.rankings_of import Pruning, evidence
+from engine.importance.rules import Evidence
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.receipts import Measurements

@@ -10,7 +10,7 @@ import streamlit as st
 
 from engine.heads.ablation import FILLS, KINDS
 from engine.heads.induction import InductionScores
-from engine.importance.rankings_of import Evidence
+from engine.importance.rules import Evidence
 from engine.questions.requests import TaskSpec
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, MeanOverTexts, icl_change, icl_score
 from engine.texts.passages import MAX_TEXTS, N_TEXTS, Source

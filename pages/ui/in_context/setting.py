@@ -14,7 +14,8 @@ import numpy as np
 
 from engine.composed import ComposedRun, composed
 from engine.heads.ablation import KINDS, Ablating, HeadAblations, head_ablations
-from engine.importance.rankings_of import Evidence, Pruning, orders_of
+from engine.importance.rankings_of import Pruning, orders_of
+from engine.importance.rules import Evidence
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Target

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.heads.induction import induction
-from engine.importance.rankings_of import Evidence
+from engine.importance.rules import Evidence
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.models.session import Target

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.demo import Landmark
-from engine.importance.rankings_of import Evidence, Orders, Pruning, orders_from, orders_of
+from engine.importance.rankings_of import Orders, Pruning, orders_from, orders_of
+from engine.importance.rules import Evidence
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Target

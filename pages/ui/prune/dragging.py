@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from engine.importance.rankings_of import Axis, Evidence
+from engine.importance.rankings_of import Axis
+from engine.importance.rules import Evidence
 from engine.models.masks import Mask
 from pages.ui.controls.drag_slider import hand
 from pages.ui.controls.sidebar import Setup

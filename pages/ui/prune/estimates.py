@@ -22,7 +22,8 @@ from engine.importance.estimates import (
     gradients,
 )
 from engine.importance.rankings import n_pruned
-from engine.importance.rankings_of import RANKED, Axis, Evidence, Orders
+from engine.importance.rankings_of import RANKED, Axis, Orders
+from engine.importance.rules import Evidence
 from engine.models.masks import Mask
 from engine.models.session import Session
 from pages.ui.page.defaults import AXES, LEVEL_NOUNS, LEVELS

@@ -13,17 +13,8 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, evaluation
 from engine.composed import ComposedRun, composed
 from engine.importance.layers import n_passes
-from engine.importance.rankings_of import (
-    NEEDS,
-    PARTS,
-    Axis,
-    Evidence,
-    Orders,
-    Pruning,
-    evidence,
-    orders_from,
-    orders_of,
-)
+from engine.importance.rankings_of import PARTS, Axis, Orders, Pruning, evidence, orders_from, orders_of
+from engine.importance.rules import RULES, Evidence
 from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
@@ -110,14 +101,14 @@ class Experiment:
         return Workload({"forward": all_characters(self.questions) * share})
 
     def evidence(self, wanted: Collection[str], n_layers: int = 0) -> Measurement[Evidence]:
-        """Returns the measurement of the `wanted` scores of the order (engine.importance.rankings_of.NEEDS)."""
+        """Returns the measurement of the `wanted` scores of the order (engine.importance.rankings_of.RULES)."""
         ranking = self.pruning.ranking
         return evidence(self.target, self.task, ranking, wanted, n_layers, self.data_dir, self.train)
 
     @property
     def shown_evidence(self) -> Measurement[Evidence]:
         """Returns the measurement of the order's scores and those of the criterion, which the screen shows."""
-        return self.evidence({*PARTS, *NEEDS[self.pruning.ranking.name]}, self.pruning.n_layers_dropped)
+        return self.evidence({*PARTS, *RULES[self.pruning.ranking.name].needs}, self.pruning.n_layers_dropped)
 
     def known(self, session: Session) -> Evidence:
         """Returns the stored scores; none until the train questions are rendered, which takes long."""

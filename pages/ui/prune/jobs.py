@@ -7,7 +7,8 @@ from typing import Any
 from engine.composed import deferred
 from engine.importance.estimates import gradients
 from engine.importance.rankings import CRITERIA
-from engine.importance.rankings_of import PARTS, Axis, Evidence
+from engine.importance.rankings_of import PARTS, Axis
+from engine.importance.rules import Evidence
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Target

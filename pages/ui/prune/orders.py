@@ -7,7 +7,8 @@ from typing import Any
 
 import streamlit as st
 
-from engine.importance.rankings_of import QUICK, RANKED, Axis, Evidence, orders_of
+from engine.importance.rankings_of import RANKED, Axis, orders_of
+from engine.importance.rules import QUICK, Evidence
 from engine.progress import in_time
 from pages.ui.page.defaults import ORDER
 from pages.ui.page.runtime import budget_s, session, store

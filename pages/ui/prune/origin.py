@@ -4,7 +4,8 @@ from typing import Any
 
 from engine.accuracy.evaluation import accuracy
 from engine.importance.estimates import gradients
-from engine.importance.rankings_of import Axis, Evidence
+from engine.importance.rankings_of import Axis
+from engine.importance.rules import Evidence
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.statistics import paired

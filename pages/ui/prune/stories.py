@@ -8,7 +8,8 @@ from typing import Any
 import streamlit as st
 
 from engine.composed import ComposedRun, composed
-from engine.importance.rankings_of import Evidence, Pruning, Ranking
+from engine.importance.rankings_of import Pruning, Ranking
+from engine.importance.rules import Evidence
 from engine.measurement import Measurement
 from engine.models.masks import parse_edits
 from engine.models.session import Target

@@ -8,7 +8,8 @@ import pandas as pd
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.importance.importance import Scores
 from engine.importance.rankings import CRITERIA, order
-from engine.importance.rankings_of import Axis, Evidence
+from engine.importance.rankings_of import Axis
+from engine.importance.rules import Evidence
 from engine.models.masks import Mask
 from pages.ui.page.defaults import LEVEL_NOUNS, LEVELS
 from pages.ui.page.tables import level_percent, percent, pruned_counts, to_csv, whole_percent

@@ -13,7 +13,8 @@ from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
 from engine.importance.importance import Scores, importance
 from engine.importance.rankings import CRITERIA, random_order
-from engine.importance.rankings_of import Orders, random_order_within_layers
+from engine.importance.rankings_of import Orders
+from engine.importance.rules import random_order_within_layers
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.models.session import Session
@@ -176,7 +177,7 @@ def by_hand(setting, tasks, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def some_heads_are_inductive(monkeypatch):
     """Of the small model, which learned nothing."""
-    monkeypatch.setattr("engine.importance.rankings_of.INDUCTION_FROM", INDUCTIVE)
+    monkeypatch.setattr("engine.importance.rules.INDUCTION_FROM", INDUCTIVE)
 
 
 @pytest.fixture
