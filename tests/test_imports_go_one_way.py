@@ -14,6 +14,12 @@ import pytest
 
 from tests.conftest import HANG_S, REPOSITORY
 
+# the packages of one screen each, named as the screen's file is
+OF_SCREENS = " ".join(
+    f"pages.ui.{file.stem}"
+    for file in sorted((REPOSITORY / "pages").glob("*.py"))
+    if (REPOSITORY / "pages" / "ui" / file.stem).is_dir()
+)
 # Lowest first. A package imports from itself and from lower floors, so two on one floor know nothing of each other.
 FLOORS = [
     "cache engine.errors",
@@ -40,8 +46,7 @@ FLOORS = [
     "pages.ui.controls pages.ui.figures",
     "pages.ui.downloads",
     "pages.ui.sections",
-    "pages.ui.prune pages.ui.importance pages.ui.induction pages.ui.passage pages.ui.continuation pages.ui.attention "
-    "pages.ui.in_context pages.ui.correlations pages.ui.head pages.ui.training",
+    OF_SCREENS,
     "pages.ui.study_report",
     "pages",
     "app engine.__main__",  # the command line is a front end as app.py is: it has the report of a study drawn

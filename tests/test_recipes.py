@@ -31,11 +31,10 @@ from pages.ui.controls.sidebar import MODEL_HELP
 from pages.ui.page.screens import STORY
 from tests import write_command_line
 from tests.engine.fixtures import TINY
-from tests.test_imports_go_one_way import FLOORS, REPOSITORY
+from tests.test_imports_go_one_way import REPOSITORY
 
 NEW = "made_up"  # an item that nobody has added anywhere
 NOT_FAMILIES = {"__init__", "definition"}
-WITHOUT_MODEL = {"training"}  # the screens that do not measure the sidebar's model
 
 
 @dataclass(frozen=True)
@@ -137,38 +136,15 @@ def has_package(name: str) -> bool:
     return (REPOSITORY / "pages" / "ui" / name).is_dir()
 
 
-def in_architecture(name: str) -> bool:
-    page = text("docs/architecture.md")
-    rows = re.findall(r"^\| \d+ \| (.+?) \|", page, re.M)
-    is_on_floor = any({f"`pages.ui.{name}`", "`pages.ui.prune`"} <= set(row.split(", ")) for row in rows)
-    is_in_tree = re.search(rf"^pages/ .*[:,] {titles().get(name)}(,|$)", page, re.M) is not None
-    return is_in_tree and is_on_floor == has_package(name)
-
-
-def is_measuring(name: str) -> bool:
-    return name not in WITHOUT_MODEL
-
-
 SCREEN = [
     Place("pages/<name>.py", has_page),
     Place("pages/ui/<name>/", lambda name: (REPOSITORY / "pages" / "ui" / name / "__init__.py").exists(),
           has_package),
-    Place("tests/test_imports_go_one_way.py",
-          lambda name: any({f"pages.ui.{name}", "pages.ui.prune"} <= set(floor.split()) for floor in FLOORS),
-          has_package),
-    Place("docs/architecture.md", in_architecture),
+    Place("docs/architecture.md", lambda name: f"\n    {name}/ " in text("docs/architecture.md"), has_package),
     Place("pages.ui.page.screens.STORY", lambda name: name in titles()),
-    Place("pages/ui/__init__.py", lambda name: f"\n`{name}`: " in text("pages/ui/__init__.py"), has_package),
     Place("docs/screens.md", lambda name: f"\n## {titles().get(name)}\n" in text("docs/screens.md")),
     Place("tests/pages/test_<name>_page.py",
           lambda name: (REPOSITORY / "tests" / "pages" / f"test_{name}_page.py").exists()),
-    Place("tests/pages/test_offers.py",
-          lambda name: name in constant("tests/pages/test_offers.py", "SCREENS"), is_measuring),
-    Place("tests/pages/test_exports.py",
-          lambda name: (name if name != "prune" else "") in constant("tests/pages/test_exports.py", "SCREENS"),
-          is_measuring),
-    Place("tests/pages/test_addresses_take_anything.py",
-          lambda name: name in constant("tests/pages/test_addresses_take_anything.py", "ONE_EACH"), is_measuring),
 ]  # fmt: skip
 
 # an option of the command line

@@ -8,7 +8,7 @@ import pytest
 from pages.ui.controls.first_views import FIRST_OF_DEMO, OTHERS_OF_DEMO
 from pages.ui.page.address import MOST, NOTES, flag, nearest, one_among
 from tests.conftest import REPOSITORY
-from tests.pages.conftest import settled
+from tests.pages.conftest import MEASURING, settled
 
 IMAGE = "![x](http://192.0.2.1/a.png)"
 GARBAGE = [
@@ -26,8 +26,9 @@ GARBAGE = [
     "\u2028",
     IMAGE,
 ]
+BOS = {"bos": "n" * 300}  # in the sidebar, for screens that are not in ONE_EACH
 ONE_EACH = {
-    "prune": {"prune_limit": "1e400", "prune_shots": "", "prune_axis": "", "bos": "n" * 300},
+    "prune": {"prune_limit": "1e400", "prune_shots": "", "prune_axis": "", **BOS},
     "importance": {"importance_what": IMAGE, "importance_tasks": IMAGE, "importance_shots": "nan"},
     "induction": {"induction_score": IMAGE, "induction_shots": ""},
     "head": {"head_tasks": IMAGE, "head_shots": "nan", "head_text": "n" * 300, "head_token": "a\0b"},
@@ -56,7 +57,13 @@ def test_what_is_no_option_is_left_out(text):
     assert one_among(["heads", "ffns"])("ffns") == "ffns" and flag("TRUE") == "TRUE"
 
 
-@pytest.mark.parametrize(("page", "said"), [*ONE_EACH.items(), ("attention", {"attention_heads": "L" + "9" * 5000})])
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        *((screen, ONE_EACH.get(screen, BOS)) for screen in MEASURING),
+        ("attention", {"attention_heads": "L" + "9" * 5000}),
+    ],
+)
 def test_a_page_with_garbage_says_so_in_one_line_and_works(page, said, open_app):
     at = open_app(page, run=False, model="demo", prune_order="random", **said)
     at.query_params.pop("prune_task", None)

@@ -2,14 +2,18 @@
 
 import re
 import shlex
+from dataclasses import dataclass
+from typing import ClassVar
 from urllib.parse import parse_qsl
 
 import pytest
 
+import engine.requests
 from engine.__main__ import main
-from engine.requests import REQUESTS
-from engine.requests.base import gives
-from engine.views.view import plain_text
+from engine.requests import REQUESTS, Result
+from engine.requests.base import OfModel, gives
+from engine.requests.fields import number
+from engine.views.view import View, plain_text
 from pages.ui.sections import section
 from tests.pages.conftest import press, ran
 
@@ -51,6 +55,27 @@ def test_it_shows_what_the_command_prints(open_app, capsys):
 def test_settings_that_are_folded_count(open_app):
     at = open_app("bench", bench_measurement=label_of("evaluate"), bench_evaluate_seed="3")
     assert "--seed 3" in at.code[0].value
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountHeads(OfModel):
+    """Count the heads of a model. The value is their number."""
+
+    command: ClassVar[str] = "count"
+    group: ClassVar[str] = "Scores"
+    times: int = number(2, (1, 9), "how often they are counted (2)")
+
+    def measure(self, run):
+        n = self.times * self.target(run.session).shape.n_heads_total
+        return Result(n, {"heads": n}, View(f"**{n} heads.**", []))
+
+
+def test_a_new_command_is_on_it(open_app, monkeypatch):
+    monkeypatch.setattr(engine.requests, "REQUESTS", (*REQUESTS, CountHeads))
+    at = open_app("bench", bench_measurement=f"Scores · count: {gives(CountHeads)}", bench_count_times="3")
+    at = press(at, "Measure") if "Measure" in [each.label for each in at.button] else at
+    assert "**24 heads.**" in " ".join(each.value for each in at.markdown)
+    assert "headroom count" in at.code[0].value and at.code[0].value.endswith("--times 3")
 
 
 def test_a_field_that_cannot_be_meant_says_so(open_app):

@@ -9,11 +9,9 @@ from engine.checkpoints import hub
 from engine.errors import HeadroomError
 from pages.ui.page import offers
 from tests import hub_stand_in as stand_in
-from tests.pages.conftest import WAIT_S, button, figure, level, said, settled, slide
+from tests.pages.conftest import MEASURING, WAIT_S, button, figure, level, said, settled, slide
 
 TINY = "someone/tiny"
-SCREENS = ["prune", "importance", "induction", "passage", "continuation", "attention", "in_context",
-           "correlations", "head", "bench"]  # fmt: skip
 
 
 @pytest.fixture
@@ -29,7 +27,7 @@ def click(at, label):
     return at.run()
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", MEASURING)
 def test_a_visit_asks_nobody(measures_ahead, screen, open_app, served):
     at = open_app(screen, model=TINY)
     assert "someone/tiny is not on this computer" in said(at)
