@@ -117,8 +117,10 @@ def is_named(kind: str, words: str) -> bool:
 FAMILY = [
     Place("engine/architecture/families/", has_module),
     Place("engine.architecture.families.NAMES", lambda kind: kind in NAMES),
-    Place("README.md", lambda kind: is_named(kind, text("README.md")), is_stock),
-]
+    Place("tests.write_command_line", lambda kind: is_named(kind, text("README.md")), is_stock),
+    Place("tests/engine/test_published_families.py",
+          lambda kind: kind in constant("tests/engine/test_published_families.py", "PUBLISHED"), is_stock),
+]  # fmt: skip
 
 # a screen
 

@@ -1,5 +1,5 @@
-"""Writes docs/command-line.md from the parser of the command line, and the tables of criteria and of pruning orders in
-docs/numbers.md:
+"""Writes docs/command-line.md from the parser of the command line, the tables of criteria and of pruning orders in
+docs/numbers.md, and the model families in docs/models.md and README.md:
 `.venv/bin/python -m tests.write_command_line`.
 """
 
@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "command-line.md"
-NUMBERS = PAGE.with_name("numbers.md")
+NUMBERS, MODELS = PAGE.with_name("numbers.md"), PAGE.with_name("models.md")
+README = PAGE.parent.parent / "README.md"
 SHARED_BY = 3  # an option that so many commands take alike is told once, at the end
 
 OPENING = """\
@@ -114,6 +115,23 @@ def numbers(text: str) -> str:
     return _with_rows(text, header, rows)
 
 
+def models(text: str) -> str:
+    """The text of docs/models.md, with the families that transformers has classes for."""
+    from engine.architecture.families import FAMILIES
+
+    header = "| Family | `model_type` in config.json | A small model to try | Download |\n|---|---|---|---:|\n"
+    stock = {kind: family for kind, family in FAMILIES.items() if family.is_stock}
+    rows = [(each.models, f"`{kind}`", f"`{each.to_try}`", f"{each.gigabytes} GB") for kind, each in stock.items()]
+    return _with_rows(text, header, rows)
+
+
+def readme(text: str) -> str:
+    """The text of README.md, with the names of these families."""
+    from engine.architecture.family import supported_families
+
+    return re.sub(r"\| Any .+? model: an id", f"| Any {supported_families()} model: an id", text)
+
+
 def _with_rows(text: str, header: str, rows: Iterable[Iterable[str]]) -> str:
     """The text with these rows below the header of a table."""
     before, after = text.split(header)
@@ -143,7 +161,10 @@ def _name(row: str) -> str:
     return f"`{row.split('`')[1].split()[0].rstrip(',')}`"
 
 
+WRITTEN = {NUMBERS: numbers, MODELS: models, README: readme}  # in part
+
 if __name__ == "__main__":
     PAGE.write_text(page(parser()), encoding="utf-8")
-    NUMBERS.write_text(numbers(NUMBERS.read_text(encoding="utf-8")), encoding="utf-8")
-    print(f"Written: {PAGE}, {NUMBERS}")
+    for file, written in WRITTEN.items():
+        file.write_text(written(file.read_text(encoding="utf-8")), encoding="utf-8")
+    print(f"Written: {', '.join(map(str, (PAGE, *WRITTEN)))}")

@@ -19,6 +19,9 @@ def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 FAMILY = Family(
     name="BLOOM",
+    models="BLOOM",
+    to_try="bigscience/bloom-560m",
+    gigabytes=1.1,
     layers="transformer.h",
     attention_out="self_attention.dense",
     qkv=("query_key_value",),

@@ -24,6 +24,9 @@ def scales(config: Mapping[str, Any]) -> Scales:
 FAMILY = replace(
     llama.FAMILY,
     name="Cohere",
+    models="Cohere's Command R and Aya",
+    to_try="CohereForAI/aya-23-8B",
+    gigabytes=16.1,
     ffn_norm="",
     shares_norm=True,
     fields=llama.FAMILY.fields - {"mlp_bias", "pretraining_tp", "rms_norm_eps"}

@@ -40,6 +40,9 @@ class Family:
     """One architecture. Paths of modules go from the model (`layers`, `norm`) or else from a layer."""
 
     name: str  # as its authors write it
+    models: str = ""  # which models it has
+    to_try: str = ""  # a small one on the Hub
+    gigabytes: float = 0.0  # to download for it
 
     # modules
     layers: str  # the list of layers

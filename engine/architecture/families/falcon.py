@@ -29,6 +29,9 @@ def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 FAMILY = Family(
     name="Falcon",
+    models="Falcon (7B, 11B, 40B, 180B)",
+    to_try="tiiuae/falcon-7b",
+    gigabytes=14.4,
     layers="transformer.h",
     attention_out="self_attention.dense",
     qkv=("query_key_value",),

@@ -10,6 +10,9 @@ from engine.architecture.families import llama
 FAMILY = replace(
     llama.FAMILY,
     name="Gemma",
+    models="Gemma",
+    to_try="google/gemma-2b",
+    gigabytes=5.0,
     norm_offset=1,
     fields=llama.FAMILY.fields - {"mlp_bias", "pretraining_tp"} | {"use_bidirectional_attention"},
     defaults={"head_dim": 256, "num_key_value_heads": 16},

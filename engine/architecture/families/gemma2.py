@@ -30,6 +30,9 @@ def window(config: Mapping[str, Any]) -> Any:
 FAMILY = replace(
     gemma.FAMILY,
     name="Gemma 2",
+    models="Gemma 2",
+    to_try="google/gemma-2-2b-it",
+    gigabytes=5.2,
     ffn_in="mlp",
     ffn_out="post_feedforward_layernorm",
     ffn_norm="pre_feedforward_layernorm",

@@ -23,6 +23,9 @@ def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
 FAMILY = replace(
     gemma2.FAMILY,
     name="Gemma 3",
+    models="Gemma 3 without images (270M, 1B)",
+    to_try="google/gemma-3-270m",
+    gigabytes=0.54,
     qk_norms=("q_norm", "k_norm"),
     fields=gemma2.FAMILY.fields | {"sliding_window_pattern", "rope_local_base_freq"},
     by_layer=by_layer,

@@ -4,6 +4,9 @@ from engine.architecture.families.definition import Family
 
 FAMILY = Family(
     name="GPT-2",
+    models="GPT-2",
+    to_try="openai-community/gpt2",
+    gigabytes=0.55,
     layers="transformer.h",
     attention_out="attn.c_proj",
     qkv=("c_attn",),

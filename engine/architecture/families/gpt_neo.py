@@ -31,6 +31,9 @@ def windows(config: Mapping[str, Any]) -> list[Any]:
 FAMILY = replace(
     gpt2.FAMILY,
     name="GPT-Neo",
+    models="GPT-Neo",
+    to_try="EleutherAI/gpt-neo-125m",
+    gigabytes=0.53,
     attention_out="attn.attention.out_proj",
     qkv=("q_proj", "k_proj", "v_proj"),
     qkv_layout="apart",

@@ -4,6 +4,9 @@ from engine.architecture.families.definition import ROTARY, Family
 
 FAMILY = Family(
     name="GPT-NeoX",
+    models="GPT-NeoX and Pythia",
+    to_try="EleutherAI/pythia-70m",
+    gigabytes=0.17,
     layers="gpt_neox.layers",
     attention_out="attention.dense",
     qkv=("query_key_value",),

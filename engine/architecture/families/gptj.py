@@ -9,6 +9,9 @@ from engine.architecture.families import gpt2
 FAMILY = replace(
     gpt2.FAMILY,
     name="GPT-J",
+    models="GPT-J",
+    to_try="EleutherAI/gpt-j-6b@float16",
+    gigabytes=12.1,
     attention_out="attn.out_proj",
     qkv=("q_proj", "k_proj", "v_proj"),
     qkv_layout="apart",

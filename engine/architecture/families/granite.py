@@ -19,6 +19,9 @@ def scales(config: Mapping[str, Any]) -> Scales:
 FAMILY = replace(
     llama.FAMILY,
     name="Granite",
+    models="Granite 3",
+    to_try="ibm-granite/granite-3.1-2b-base",
+    gigabytes=5.1,
     fields=llama.FAMILY.fields - {"pretraining_tp"}
     | {"residual_multiplier", "embedding_multiplier", "logits_scaling", "attention_multiplier"},
     heads_divide_width=False,

@@ -4,6 +4,9 @@ from engine.architecture.families.definition import ROTARY, Family
 
 FAMILY = Family(
     name="Llama",
+    models="Llama, up to 3.3, and other models of this type",
+    to_try="HuggingFaceTB/SmolLM2-135M",
+    gigabytes=0.27,
     layers="model.layers",
     attention_out="self_attn.o_proj",
     qkv=("q_proj", "k_proj", "v_proj"),

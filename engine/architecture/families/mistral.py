@@ -11,6 +11,9 @@ from engine.architecture.families.definition import window_everywhere
 FAMILY = replace(
     llama.FAMILY,
     name="Mistral",
+    models="Mistral",
+    to_try="mistralai/Mistral-7B-v0.1",
+    gigabytes=14.5,
     fields=llama.FAMILY.fields - {"attention_bias", "mlp_bias", "pretraining_tp"} | {"sliding_window"},
     attention_biases="",
     ffn_biases="",

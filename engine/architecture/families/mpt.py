@@ -27,6 +27,9 @@ def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 FAMILY = Family(
     name="MPT",
+    models="MPT",
+    to_try="mosaicml/mpt-7b",
+    gigabytes=13.3,
     layers="transformer.blocks",
     attention_out="attn.out_proj",
     qkv=("Wqkv",),

@@ -12,6 +12,9 @@ from engine.architecture.families import llama
 FAMILY = replace(
     llama.FAMILY,
     name="OLMo 2",
+    models="OLMo 2",
+    to_try="allenai/OLMo-2-0425-1B",
+    gigabytes=5.9,
     ffn_in="mlp",
     ffn_out="post_feedforward_layernorm",
     attention_norm="",

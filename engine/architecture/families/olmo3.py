@@ -18,6 +18,9 @@ def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
 FAMILY = replace(
     olmo2.FAMILY,
     name="OLMo 3",
+    models="OLMo 3",
+    to_try="allenai/Olmo-3-1025-7B",
+    gigabytes=14.6,
     fields=olmo2.FAMILY.fields | {"sliding_window", "layer_types"},
     by_layer=by_layer,
     windows=windows_by_type(by_layer, gemma2.window, is_needed=True),

@@ -4,6 +4,9 @@ from engine.architecture.families.definition import Family
 
 FAMILY = Family(
     name="OPT",
+    models="OPT",
+    to_try="facebook/opt-125m",
+    gigabytes=0.25,
     layers="model.decoder.layers",
     attention_out="self_attn.out_proj",
     qkv=("q_proj", "k_proj", "v_proj"),

@@ -9,6 +9,9 @@ from engine.architecture.families import llama
 FAMILY = replace(
     llama.FAMILY,
     name="Phi",
+    models="Phi-1, Phi-1.5, and Phi-2",
+    to_try="microsoft/phi-1_5",
+    gigabytes=2.8,
     attention_out="self_attn.dense",
     ffn_read=("mlp.fc1",),
     ffn_write="mlp.fc2",

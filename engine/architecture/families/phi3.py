@@ -13,6 +13,9 @@ from engine.architecture.families.definition import window_everywhere
 FAMILY = replace(
     llama.FAMILY,
     name="Phi-3",
+    models="Phi-3, Phi-3.5, and Phi-4 mini",
+    to_try="microsoft/Phi-3-mini-4k-instruct",
+    gigabytes=7.6,
     qkv=("qkv_proj",),
     qkv_layout="stacked",
     ffn_read=("mlp.gate_up_proj",),

@@ -26,6 +26,9 @@ def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
 FAMILY = replace(
     mistral.FAMILY,
     name="Qwen2",
+    models="Qwen2 and Qwen2.5",
+    to_try="Qwen/Qwen2.5-0.5B",
+    gigabytes=1.0,
     fields=mistral.FAMILY.fields | {"use_sliding_window", "max_window_layers", "layer_types"},
     defaults={"num_key_value_heads": 32},
     qkv_biases=True,

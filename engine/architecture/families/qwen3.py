@@ -10,6 +10,9 @@ from engine.architecture.families import qwen2
 FAMILY = replace(
     qwen2.FAMILY,
     name="Qwen3",
+    models="Qwen3",
+    to_try="Qwen/Qwen3-0.6B-Base",
+    gigabytes=1.2,
     qk_norms=("q_norm", "k_norm"),
     fields=qwen2.FAMILY.fields | {"attention_bias"},
     defaults={"head_dim": 128, "num_key_value_heads": 32},

@@ -24,6 +24,9 @@ def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
 FAMILY = replace(
     llama.FAMILY,
     name="SmolLM3",
+    models="SmolLM3",
+    to_try="HuggingFaceTB/SmolLM3-3B-Base",
+    gigabytes=6.2,
     fields=llama.FAMILY.fields
     | {"no_rope_layers", "no_rope_layer_interval", "use_sliding_window", "sliding_window", "layer_types"},
     defaults={"num_key_value_heads": 4},

@@ -17,6 +17,9 @@ def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
 FAMILY = replace(
     llama.FAMILY,
     name="StableLM",
+    models="StableLM",
+    to_try="stabilityai/stablelm-3b-4e1t",
+    gigabytes=5.6,
     fields=llama.FAMILY.fields - {"attention_bias", "mlp_bias", "pretraining_tp", "rms_norm_eps", "head_dim"}
     | {"layer_norm_eps", "hidden_dropout", "use_qkv_bias", "qk_layernorm", "use_parallel_residual"},
     attention_biases=False,

@@ -10,6 +10,9 @@ from engine.architecture.families.definition import window_everywhere
 FAMILY = replace(
     llama.FAMILY,
     name="StarCoder2",
+    models="StarCoder2",
+    to_try="bigcode/starcoder2-3b",
+    gigabytes=12.1,
     ffn_read=("mlp.c_fc",),
     ffn_write="mlp.c_proj",
     fields=llama.FAMILY.fields - {"attention_bias", "mlp_bias", "pretraining_tp", "rms_norm_eps"}

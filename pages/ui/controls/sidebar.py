@@ -10,6 +10,7 @@ from typing import Any
 
 import streamlit as st
 
+from engine.architecture.families import FAMILIES
 from engine.architecture.family import supported_families
 from engine.architecture.model_config import ModelConfig
 from engine.checkpoints.config_lookup import read_model_config
@@ -39,39 +40,13 @@ from pages.ui.page.tables import plain, whole_percent
 from pages.ui.page.work import FETCH_TASKS, Action, Work
 
 MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", "2.7b", "6.7b", "13b", "30b", "66b"))]
-# a small model of each family: its id on the Hub, the family, and the size of its weights on the Hub in GB
-TO_TRY = [
-    ("facebook/opt-125m", "OPT", 0.25),
-    ("HuggingFaceTB/SmolLM2-135M", "Llama", 0.27),
-    ("mistralai/Mistral-7B-v0.1", "Mistral", 14.5),
-    ("Qwen/Qwen2.5-0.5B", "Qwen2", 1.0),
-    ("Qwen/Qwen3-0.6B-Base", "Qwen3", 1.2),
-    ("HuggingFaceTB/SmolLM3-3B-Base", "SmolLM3", 6.2),
-    ("allenai/OLMo-2-0425-1B", "OLMo 2", 5.9),
-    ("allenai/Olmo-3-1025-7B", "OLMo 3", 14.6),
-    ("ibm-granite/granite-3.1-2b-base", "Granite", 5.1),
-    ("bigcode/starcoder2-3b", "StarCoder2", 12.1),
-    ("microsoft/phi-1_5", "Phi", 2.8),
-    ("stabilityai/stablelm-3b-4e1t", "StableLM", 5.6),
-    ("CohereForAI/aya-23-8B", "Cohere", 16.1),
-    ("microsoft/Phi-3-mini-4k-instruct", "Phi-3", 7.6),
-    ("google/gemma-2b", "Gemma", 5.0),
-    ("google/gemma-2-2b-it", "Gemma 2", 5.2),
-    ("google/gemma-3-270m", "Gemma 3", 0.54),
-    ("openai-community/gpt2", "GPT-2", 0.55),
-    ("EleutherAI/gpt-neo-125m", "GPT-Neo", 0.53),
-    ("EleutherAI/gpt-j-6b@float16", "GPT-J", 12.1),
-    ("EleutherAI/pythia-70m", "GPT-NeoX", 0.17),
-    ("bigscience/bloom-560m", "BLOOM", 1.1),
-    ("mosaicml/mpt-7b", "MPT", 13.3),
-    ("tiiuae/falcon-7b", "Falcon", 14.4),
-]
-MODELS += [name for name, *_ in TO_TRY if name not in MODELS]
+TO_TRY = {family.to_try: family.gigabytes for family in FAMILIES.values() if family.is_stock}
+MODELS += [name for name in TO_TRY if name not in MODELS]
 MODEL_HELP = (
     f"`demo` is included. Or type the Hugging Face id of an {supported_families()} model, optionally with a revision "
     "(`org/model@revision`): nothing is downloaded until you agree. Or type the path of a folder with config.json, "
     "tokenizer and weights, of a GGUF file, or of a snapshot of a training run (`RUN@step512`; `RUN` alone is the last "
-    f"one). A small model of each family: {', '.join(f'`{name}` ({size:g} GB)' for name, _, size in TO_TRY)}."
+    f"one). A small model of each family: {', '.join(f'`{name}` ({size:g} GB)' for name, size in TO_TRY.items())}."
 )
 PRECISION_HELP = (
     "`int8` needs half the memory of bf16 (bitsandbytes, outlier threshold 6.0). On a CPU with 8-bit instructions "
