@@ -24,15 +24,7 @@ if TYPE_CHECKING:
     from engine.errors import UsageError as UsageError
     from engine.requests import *  # noqa: F403
 
-REQUESTS = (
-    "Evaluate", "ScoreImportance", "ScoreInduction", "ScoreLayers", "CheckPublished", "MeasureLosses", "AttributeHeads",
-    "ContinuePrompt", "MeasureAttention", "MeasureLens", "IdealizeHeads", "MeasurePerplexity", "ReportHead",
-    "Correlate", "Sweep", "ExportModel", "MeasureSpeed", "CompareCriteria",
-    "CompareMechanisms", "SwitchTaskOn", "PatchPrompts", "ReadCorpus", "TrainModel", "MeasureTrajectory",
-    "ManageStore", "ListTasks", "ListModels", "Diagnose", "ShowFindings", "Result",
-)  # fmt: skip
 ERRORS = ("HeadroomError", "UsageError")
-__all__ = [*REQUESTS, *ERRORS]  # pyright: ignore[reportUnsupportedDunderAll]
 HERE = os.path.dirname(os.path.realpath(__file__))
 SOON_S = 0.02  # between two looks at whether the server takes connections, a moment after it says that it starts
 N_LOOKS = 250
@@ -40,23 +32,28 @@ N_LOOKS = 250
 
 def __getattr__(name: str) -> Any:
     """The public classes, imported when they are first used, so that importing this takes no time."""
-    if name in REQUESTS:
-        from engine import requests
-        from engine.__main__ import draw_report
-        from engine.requests.output import draw_reports_with
-
-        draw_reports_with(draw_report)
-        return getattr(requests, name)
+    if name == "__all__":
+        return __dir__()
     if name in ERRORS:
         from engine import errors
 
         return getattr(errors, name)
+    if name[0].isupper():
+        from engine import requests
+        from engine.__main__ import draw_report
+        from engine.requests.output import draw_reports_with
+
+        if hasattr(requests, name):
+            draw_reports_with(draw_report)
+            return getattr(requests, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     """The public classes, for completion."""
-    return [*__all__, "main"]
+    from engine.requests import REQUESTS
+
+    return [*(request.__name__ for request in REQUESTS), "Result", *ERRORS, "main"]
 
 
 def main() -> int:
