@@ -1,6 +1,7 @@
 """Activation patching between two prompts: `PatchPrompts`."""
 
 from dataclasses import MISSING, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -48,8 +49,9 @@ class PatchPrompts(OfModel):
             "answers": [*found.answers], "difference_a": before, "difference_b": after, "rounding": found.rounding,
             "patched": self.patched, "largest": largest, "out": self.out,
         }  # fmt: skip
-        files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
-        return Result(found, fields, patch_view(found, rows), files)
+        table = partial(pd.DataFrame, rows)  # also where the difference is too small to be shown
+        files = file_of(self.out, lambda suffix: table_file(suffix, table()))
+        return Result(found, fields, patch_view(found, rows), files, table=table)
 
     def wanted(self) -> Patching:
         """Returns what is patched; UsageError if there are not two answers or positions."""

@@ -249,13 +249,10 @@ def test_damaged_snapshots_are_made_again(run, text):
     assert run.has_held_out and list(train(run)) == []
 
 
-def test_the_held_out_text_of_a_shipped_run_is_asked_for(cli):
-    refused(
-        cli("trajectory", "runs/smeared", "--quantities", "loss"),
-        1,
-        "held-out text of smeared",
-        "give a text with --text",
-    )
+def test_a_shipped_run_is_measured_on_the_built_in_passages(cli):
+    """Its held-out text is not part of the app."""
+    code, printed, _ = cli("trajectory", "runs/smeared", "--quantities", "loss")
+    assert code == 0 and "(the built-in passages)" in printed
 
 
 def test_a_loss_that_is_no_number_ends_the_run(text, tmp_path):

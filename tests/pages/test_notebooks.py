@@ -6,12 +6,13 @@ import nbformat
 import pytest
 
 from engine.requests import ListModels, ListTasks
+from engine.views import kit
+from engine.views.view import Part
 from pages.ui.downloads import footer
 from pages.ui.downloads.exports import ScreenFiles
 from pages.ui.downloads.notebook import TUTORIAL, to_notebook
 from pages.ui.downloads.origin import Origin
 from pages.ui.figures.sheet import Sheet
-from pages.ui.head.charts import distances
 from pages.ui.page.runtime import session
 from tests.conftest import IS_THOROUGH
 from tests.pages.conftest import figure
@@ -35,10 +36,9 @@ def test_prune_hands_out_the_tutorial(open_app, monkeypatch):
 
 
 def test_every_request_has_cells_of_its_own():
-    import pandas as pd
-
     sheet = Sheet(says=["**Bold** words."])
-    sheet.pictures["Distances"] = distances(pd.DataFrame({"distance": ["0", "1"], "share": [0.5, 0.5]}))
+    rows = [{"distance": "0", "share": 0.5}, {"distance": "1", "share": 0.5}]
+    sheet.pictures["Distances"] = kit.bars(Part("Distances", rows), y="distance", x="share")
     origin = Origin("Head", [ListTasks(), ListModels()], {}, "demo in fp32")
     raw = to_notebook(ScreenFiles(origin, sheet, session(), "http://127.0.0.1:8501/head"))
     nbformat.validate(nbformat.reads(raw.decode(), as_version=4))

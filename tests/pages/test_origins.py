@@ -34,8 +34,8 @@ def test_the_program_finds_the_windows_of_runs(open_app):
         found.label for found in shown
     ]
     windows = [window(found.tokens, found.icl) for found in shown]
-    told = [f"phase change from {each.start:,.0f} to {each.end:,.0f} tokens" for each in windows if each]
-    assert told and [line.rpartition(":")[0] for line in printed if line.startswith("phase change")] == told
+    told = [f"Phase change from {each.start:,.0f} to {each.end:,.0f} tokens" for each in windows if each]
+    assert told and [line.partition(":")[0] for line in printed if line.startswith("Phase change")] == told
 
 
 def chosen_runs(at):
