@@ -251,7 +251,7 @@ def _numbers(part: Part, value: str) -> dict[str, Any]:
     text = {"field": value, "type": "quantitative"} | ({"format": form} if form else {})
     known = [{"filter": f"isValid(datum['{value}'])"}]
     return {"mark": {"type": "text", "fontSize": 10}, "transform": known,
-            "encoding": {"text": text, "fill": {"value": ink}, "color": {"value": None}}}  # fmt: skip
+            "encoding": {"text": text, "fill": {"value": ink}}}  # fmt: skip
 
 
 def _crosses(field: str, row_px: int) -> list[dict[str, Any]]:

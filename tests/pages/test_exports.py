@@ -13,33 +13,53 @@ from pages.ui.downloads import exports
 from pages.ui.downloads import footer as closing
 from pages.ui.figures.text_picture import COLUMNS, FULL_OPACITY, text_picture
 from pages.ui.prune.panels.exports import free_name
+from tests.engine.fixtures import write_questions
+from tests.pages.conftest import settled
 
 SCREENS = {
-    "": {"prune_heads": "40", "prune_order": "random"},
-    "continuation": {
-        "continue_prompt": "One two, one",
-        "continue_tokens": "4",
-        "continue_order": "random",
-        "continue_heads": "20",
-    },
+    "": ({"prune_heads": "40", "prune_order": "random"}, ""),
+    "importance": ({"importance_tasks": "demo_copy", "importance_shots": "0"}, "Measure importance"),
+    "induction": ({}, ""),
+    "head": ({"head": "L1H2", "head_tasks": "demo_copy", "head_shots": "0"}, "Measure all"),
+    "passage": ({"passage_text": "Privet Drive, twice", "passage_mask": "L0H1", "passage_order": "random"}, ""),
+    "continuation": (
+        {"continue_prompt": "One two, one", "continue_tokens": "4", "continue_order": "random", "continue_heads": "20"},
+        "",
+    ),
+    "attention": ({"attention_text": "Privet Drive, twice", "attention_heads": "L0H1"}, ""),
+    "in_context": ({"incontext_texts": "3", "incontext_mask": "L0H1"}, ""),
+    "correlations": ({"correlations_tasks": "demo_copy,demo_walk", "correlations_shots": "0"}, "Measure "),
+    "bench": ({"bench_evaluate_mask": "L0H1", "bench_evaluate_limit": "16"}, "Measure"),
 }
 
 
 @pytest.fixture
-def sheet_of(open_app, monkeypatch):
-    """What a screen hands to its downloads."""
+def sheet_of(open_app, monkeypatch, tmp_path, wide_opt):
+    """What a screen hands to its downloads, and the page's own words."""
     handed = []
     monkeypatch.setattr(closing, "_draw_files", handed.append)
 
     def sheet_of(name):
-        assert not open_app(name, **SCREENS[name]).exception
-        return handed[-1]
+        parameters, measure = SCREENS[name]
+        if name == "in_context":
+            task = write_questions(tmp_path / "rivers.jsonl", 60)
+            parameters = parameters | {"model": str(wide_opt), "incontext_task": str(task)}
+            parameters["incontext_from"] = "Solved questions"
+        at = open_app(name, **parameters)
+        if measure:
+            buttons = [button for button in at.button if button.label.startswith(measure)]
+            assert buttons or name == "head"  # which measures by itself what may be measured unasked
+            for button in buttons[:1]:
+                button.click()
+            at = settled(at)
+        assert not at.exception
+        return handed[-1], [metric.value for metric in at.metric]
 
     return sheet_of
 
 
 def test_the_archive_of_a_screen_holds_all_of_it(sheet_of):
-    screen = sheet_of("")
+    screen, _ = sheet_of("")
     with zipfile.ZipFile(io.BytesIO(exports.to_zip(screen))) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     assert {name for name in files if not all(letter.isalnum() or letter in "-." for letter in name)} == set()
@@ -58,7 +78,7 @@ def test_the_archive_of_a_screen_holds_all_of_it(sheet_of):
 
 
 def test_the_page_of_a_continuation_says_what_was_said(sheet_of):
-    screen = sheet_of("continuation")
+    screen, _ = sheet_of("continuation")
     page = exports.to_html(screen).decode()
     assert "After “One two, one”" in page and "4 tokens, each the likeliest" in page and "1 of 8 heads" in page
     assert set(screen.sheet.pictures) == {"Next token, full model", "Next token, pruned model"}
