@@ -32,7 +32,7 @@ def test_every_request_and_address_is_below_the_path(page, app_server, tmp_path)
     file = page.get_by_role("button", name="This screen (HTML)")
     file.wait_for()
     at_rest(page)
-    with page.expect_download() as saved:
+    with page.expect_download(timeout=120_000) as saved:  # a click that is lost would wait for ten minutes
         file.click()
     assert f"{address}/?" in saved.value.path().read_text(), "its link"
     page.keyboard.press("Escape")
