@@ -32,10 +32,11 @@ def test_a_measurement_is_chosen_and_run_by_keyboard(command, page, address):
     if command == "check":  # of published models alone
         page.locator("[data-testid=stAlert]").wait_for()
         return
-    result = page.locator("[class*=st-key-finding_section], [data-testid=stText]").first
-    page.locator("[class*=st-key-offer]").or_(result).first.wait_for()
+    offer = f".st-key-offer-{command.capitalize()}"
+    result = page.locator(f".st-key-result_section_{command}")  # neither of the measurement before
+    page.locator(offer).or_(result).first.wait_for()
     if not result.is_visible():
-        tab_to(page, "[class*=st-key-offer]")
+        tab_to(page, offer)
         page.keyboard.press("Enter")
         result.wait_for()
     assert page.locator("[data-testid=stAlert]").count() == 0

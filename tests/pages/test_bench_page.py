@@ -11,10 +11,10 @@ import pytest
 import engine.requests
 from engine.__main__ import main
 from engine.requests import REQUESTS, Result
-from engine.requests.base import OfModel, gives
+from engine.requests.base import OfModel
 from engine.requests.fields import number
 from engine.views.view import View, plain_text
-from pages.ui.sections import section
+from pages.ui.sections import form, section
 from tests.pages.conftest import press, ran
 
 MEASURED = [each for each in REQUESTS if each.group]
@@ -23,7 +23,7 @@ WRITE_OR_TRAIN = {"export", "train"}
 
 def label_of(command):
     [of] = [each for each in MEASURED if each.command == command]
-    return f"{of.group} · {of.command}: {gives(of)}"
+    return form.label_of(of)
 
 
 def test_each_request_that_measures_is_on_it():
@@ -72,10 +72,15 @@ class CountHeads(OfModel):
 
 def test_a_new_command_is_on_it(open_app, monkeypatch):
     monkeypatch.setattr(engine.requests, "REQUESTS", (*REQUESTS, CountHeads))
-    at = open_app("bench", bench_measurement=f"Scores · count: {gives(CountHeads)}", bench_count_times="3")
+    at = open_app("bench", bench_measurement=form.label_of(CountHeads), bench_count_times="3")
     at = press(at, "Measure") if "Measure" in [each.label for each in at.button] else at
     assert "**24 heads.**" in " ".join(each.value for each in at.markdown)
     assert "headroom count" in at.code[0].value and at.code[0].value.endswith("--times 3")
+
+
+def test_a_number_with_a_fraction_stays_in_the_address(open_app):
+    at = open_app("bench", bench_measurement=label_of("continue"), bench_continue_temperature="0.7")
+    assert "--temperature 0.7" in at.code[0].value and not at.warning
 
 
 def test_a_field_that_cannot_be_meant_says_so(open_app):

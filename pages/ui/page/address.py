@@ -20,8 +20,8 @@ SHOWN = 40  # characters of a value that a note repeats
 Right = Callable[[str], str | None]  # normalizes a value; None removes it, and the default applies
 
 
-def number_field(where: DeltaGenerator, label: str, ends: tuple[int, int], key: str, **more: Any) -> Any:
-    """Draws a field for a whole number between two ends, bound to the address; returns the number."""
+def number_field(where: DeltaGenerator, label: str, ends: tuple[float, float], key: str, **more: Any) -> Any:
+    """Draws a field for a number between two ends, a whole one if these are, bound to the address; returns it."""
     put_right(key, label, lambda text: nearest(text, ends))
     return where.number_input(label, *ends, key=key, bind="query-params", **more)
 
@@ -77,13 +77,13 @@ def one_among(options: Iterable[str]) -> Right:
     return lambda text: text if text in known else None
 
 
-def nearest(text: str, ends: tuple[int, int]) -> str | None:
-    """Returns the nearest integer between two ends; None if the text is not a number."""
+def nearest(text: str, ends: tuple[float, float]) -> str | None:
+    """Returns the nearest number between two ends, an integer if these are; None if the text is not a number."""
     try:
         value = float(text)
     except ValueError:
         return None
-    return None if math.isnan(value) else str(int(min(max(value, ends[0]), ends[1])))
+    return None if math.isnan(value) else str(type(ends[0])(min(max(value, ends[0]), ends[1])))
 
 
 def put_right(key: str, label: str, right: Right) -> None:

@@ -48,9 +48,10 @@ def label_of(of: type[Request]) -> str:
 def draw_form(of: type[Request], setup: Setup, target: Target | None) -> Request | None:
     """Draws a form for requests of this class; returns the request, or None if its fields do not go together, which is
     said at the field. `target`: the model, for requests of one."""
-    shown = {name: each for name, each in options(of).items() if not _is_hidden(name, each[1])}
-    ranked = sorted(shown, key=lambda name: _rank(of, name, *shown[name]))
-    first = [name for name in ranked if _rank(of, name, *shown[name]) < LAST][:MOST_FIRST] or ranked[:MOST_FIRST]
+    shown = {name: each for name, each in options(of).items() if name not in HIDDEN and not each[1].is_output}
+    rank = {name: _rank(of, name, *each) for name, each in shown.items()}
+    ranked = sorted(shown, key=lambda name: rank[name])
+    first = [name for name in ranked if rank[name] < LAST][:MOST_FIRST] or ranked[:MOST_FIRST]
     places: dict[str, DeltaGenerator] = {}
     values = _draw_fields(of, setup, {name: shown[name] for name in first}, places)
     if rest := {name: each for name, each in shown.items() if name not in first}:
@@ -72,10 +73,6 @@ def draw_form(of: type[Request], setup: Setup, target: Target | None) -> Request
         with at:
             show_error(str(error))
         return None
-
-
-def _is_hidden(name: str, option: Option) -> bool:
-    return name in HIDDEN or option.is_output
 
 
 def _rank(of: type[Request], name: str, field: Field[Any], option: Option) -> int:
@@ -139,7 +136,8 @@ def _draw_field(where: DeltaGenerator, key: str, name: str, field: Field[Any], o
     hold(key)
     draw = partial(where.text_area, height=80) if option.what == "prompt" else where.text_input
     begin = option.example or ("" if default is None else option.write(default))
-    text = str(draw(label, begin, key=key, bind="query-params", placeholder=DEFAULT, **look) or "")
+    empty = NONE if default == "" else DEFAULT
+    text = str(draw(label, begin, key=key, bind="query-params", placeholder=empty, **look) or "")
     return text if text.strip() else default
 
 

@@ -77,7 +77,8 @@ def _draw(file: str, section: Section, sheet: Sheet, since_s: float) -> bool:
     work = section.work
     stored = work.stored()
     if stored:
-        _draw_result(file, section, stored[-1], sheet)
+        with st.container(key=f"result_{section.key}"):
+            _draw_result(file, section, stored[-1], sheet)
     elif work.fault and not work.under_way:
         show_error(work.fault)
     else:
@@ -107,8 +108,7 @@ def _draw_result(file: str, section: Section, result: Result, sheet: Sheet) -> N
     if view.finding and presenting():
         draw_headline(file, plain_text(view.finding))
     elif view.finding:
-        with st.container(key=f"finding_{section.key}"):
-            st.markdown(f"#### {view.finding}" if len(sheet.says) == 1 else view.finding)
+        st.markdown(f"#### {view.finding}" if len(sheet.says) == 1 else view.finding)
     for line in _lines(view):
         for part, at in zip(line, st.columns([part.width for part in line], gap="large"), strict=True):
             with at:
