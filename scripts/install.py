@@ -1,7 +1,7 @@
 """Installs requirement files into the environment that runs this: `python scripts/install.py requirements.txt`.
 
-uv takes a quarter of pip's time, but does not read pip's settings; those that say where packages come from are handed
-on here. Where uv cannot be had or fails, pip installs.
+uv takes a quarter of pip's time, but does not read pip's settings, so the settings for where packages come from are
+passed to it here. If uv cannot be installed, or fails, pip installs the packages.
 """
 
 import ast

@@ -76,11 +76,6 @@ class HeadsInCorpus:
     def __len__(self) -> int:
         return len(self.activation)
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether all windows have been read."""
-        return len(self) == len(self.windows.token_ids)
-
     def fired(self, head: Head) -> list[Fired]:
         """The largest activation of a head in each window, the largest first."""
         activations, queries, keys = (each[:, *head] for each in (self.activation, self.query, self.key))

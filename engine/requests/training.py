@@ -151,7 +151,8 @@ class TrainModel(Request):
             time_left.told(now_s := time.monotonic(), step)
             line = step.value or line
             run.report(step.done, step.total, step.message, time_left.left_s(now_s))
-        line = line or (made.log() or [{}])[-1]
+        log = made.log()
+        line = line or (log or [{}])[-1]
         there = set(made.steps())
         missing = [step for step in recipe.snapshot_steps() if step not in there]
         highest = {name: best(line, name) for name in ("prefix_matching", "previous_token") if name in line}
@@ -160,7 +161,7 @@ class TrainModel(Request):
                                   "missing": missing, **numbers,
                                   **{f"best_{name}": score for name, score in highest.items()}}  # fmt: skip
         about = f"{made.folder}: {recipe.in_words}, {len(there)} snapshots."
-        return Result(line, fields, run_view(made.log(), about, highest, missing))
+        return Result(line, fields, run_view(log, about, highest, missing))
 
 
 MOST_BYTES = 20_000_000  # of a text

@@ -8,7 +8,7 @@ from engine.accuracy.evaluation import Answers
 from engine.statistics import Paired
 from engine.studies.removal import Removal
 from engine.views import kit
-from engine.views.view import Column, Part, View
+from engine.views.view import Column, Part, View, interval
 from engine.views.words import Effect, counted, number, percent, plain
 
 WITHOUT = {
@@ -28,10 +28,16 @@ def accuracy_view(sides: Sequence[Mapping[str, Any]], change: Paired | None, not
         | {"name": f"{side['model']} in {side['precision']}", "low": side["acc_ci95"][0], "high": side["acc_ci95"][1]}
         for side in sides
     ]
-    columns = {"name": Column("Model"), "acc": Column("Questions right", ".1%"), "low": Column("95% from", ".1%"),
-               "high": Column("to", ".1%"), "acc_norm": Column("By length (acc_norm)", ".1%"),
-               "perplexity": Column("Perplexity of the answer", ".2f"), "heads_pruned": Column("Heads pruned"),
-               "ffns_pruned": Column("FFNs pruned"), "layers_dropped": Column("Layers dropped")}  # fmt: skip
+    columns = {
+        "name": Column("Model"),
+        "acc": Column("Questions right", ".1%"),
+        **interval(".1%"),
+        "acc_norm": Column("By length (acc_norm)", ".1%"),
+        "perplexity": Column("Perplexity of the answer", ".2f"),
+        "heads_pruned": Column("Heads pruned"),
+        "ffns_pruned": Column("FFNs pruned"),
+        "layers_dropped": Column("Layers dropped"),
+    }
     shown = {
         name: each
         for name, each in columns.items()

@@ -20,7 +20,6 @@ LAYERS = ("#7b61d9", "#3c7fd0", "#1e9088", "#7d8a12", "#c8741a")  # each step is
 MARK = "#d9480f"  # selections, and borders that mean something
 DARK, LIGHT = "#1b2733", "#ffffff"  # a cross and its edge, visible on any cell
 QUIET, YES, NO = "#52606d", "#00704f", "#b34700"  # words of the report of a study
-GREY_INK = {"light": "#6b7783", "dark": "#8f9ba7"}  # rows of a table that do not count
 PLACES = ("pruned", "now", "full", "second", "estimate", "other", "random", "chance")  # in the theme's palette
 
 

@@ -65,9 +65,9 @@ def head_in_corpus_view(
     top, other = (with_interval(each.nats, each.low, each.high, "nats", 3) for each in (removed.top, removed.other))
     finding = (
         f"**{name}: {'; '.join(map(plain, clauses)) or 'no rule describes it'}.** Without it, the loss of a token "
+        f"changes by {top} on the {number(removed.n_windows, 0)} windows where it fires most, and by {other} on "
+        "random others."
     )
-    finding += f"changes by {top} on the {number(removed.n_windows, 0)} windows where it fires most, and by {other} on "
-    finding += "random others."
     rows = [{**each, "text": _marked(each)} for each in examples]
     return View(finding, [*view.parts, Part(f"Where {name} fires most", rows, EXAMPLES)], view.notes)
 
@@ -75,8 +75,6 @@ def head_in_corpus_view(
 def windows_in_words(found: HeadsInCorpus, asked: int) -> str:
     """How many windows were read, of how many, and that there are no more if fewer than asked were."""
     n, length = found.windows.token_ids.shape
-    if not found.is_complete:
-        return f"{len(found):,} of {n:,} windows of {length} tokens so far"
     few = f" (all that the corpus has; {asked:,} were asked for)" if n < asked else ""
     return f"{n:,} windows of {length} tokens{few}"
 

@@ -8,7 +8,7 @@ from engine.importance.rankings import TOP_SHARE
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words, shots_in_words
 from engine.views import kit
-from engine.views.view import Column, Part, View
+from engine.views.view import Column, Part, View, interval
 from engine.views.words import listed, not_measured, number
 
 COLUMNS = {
@@ -16,8 +16,7 @@ COLUMNS = {
     "a": Column("Ranking"),
     "b": Column("Other ranking"),
     "srcc": Column("Rank correlation, −1 to 1", "+.3f", "Spearman's, over heads or FFNs."),
-    "low": Column("95% from", "+.2f"),
-    "high": Column("to", "+.2f"),
+    **interval("+.2f"),
     "p": Column("p", ".3f"),
     "overlap": Column(f"Shared of the top {TOP_SHARE:.0%}", ".0%"),
 }

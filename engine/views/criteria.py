@@ -7,18 +7,16 @@ from typing import Any
 
 from engine.studies.compare import BETTER, RANDOM, Area, ComparedCriteria
 from engine.views import kit
-from engine.views.view import Column, Part, View
-from engine.views.words import counted, listed, percent
+from engine.views.view import Column, Part, View, interval
+from engine.views.words import counted, listed, not_measured, percent
 
 PRUNED = {"heads": "Heads pruned", "ffns": "FFNs pruned", "both": "Heads and FFNs pruned"}
 AREAS = {
     "criterion": Column("Criterion"),
     "area": Column("Mean accuracy over levels", ".1%"),
-    "low": Column("95% from", ".1%"),
-    "high": Column("to", ".1%"),
+    **interval(".1%"),
     "gain": Column("Above random", "+.1%"),
-    "gain_low": Column("95% from", "+.1%"),
-    "gain_high": Column("to", "+.1%"),
+    **interval("+.1%", "gain_"),
     "beats": Column("Random orders beaten"),
     "verdict": Column("Verdict"),
 }
@@ -44,7 +42,7 @@ def criteria_view(found: ComparedCriteria, ranked: Sequence[Area]) -> View:
     else:
         finding = f"**No criterion keeps clearly more accuracy than random orders** {on}; {ranked[0].criterion} keeps "
         finding += f"most, {percent(ranked[0].area)} on average over the levels."
-    notes = [f"not measured: {name}: {reason}" for name, reason in found.failed.items()]
+    notes = not_measured(found.failed)
     parts = [
         Part("Mean accuracy over the levels", areas, AREAS),
         Part("Accuracy at each level", _curves(found), columns, draw),

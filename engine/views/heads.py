@@ -6,15 +6,14 @@ from functools import partial
 from typing import Any
 
 from engine.views import kit
-from engine.views.view import Column, Part, View
-from engine.views.words import counted, listed, percent, plain, with_interval
+from engine.views.view import Column, Part, View, interval
+from engine.views.words import counted, listed, not_measured, percent, plain, with_interval
 
 WITHOUT = {
     "task": Column("Task"),
     "shots": Column("Shots"),
     "change": Column("Change of accuracy without it", "+.1%"),
-    "low": Column("95% from", "+.1%"),
-    "high": Column("to", "+.1%"),
+    **interval("+.1%"),
     "p": Column("p", ".3f"),
     "n": Column("Questions"),
 }
@@ -26,12 +25,7 @@ FEEDERS = {
     "composition": Column("K-composition", ".3f"),
     "composition_at_random": Column("At random", ".3f"),
 }
-RECOVERED = {
-    "pattern": Column("Pattern"),
-    "share": Column("Share of the effect recovered", ".1%"),
-    "low": Column("95% from", ".1%"),
-    "high": Column("to", ".1%"),
-}
+RECOVERED = {"pattern": Column("Pattern"), "share": Column("Share of the effect recovered", ".1%"), **interval(".1%")}
 
 
 def head_view(name: str, known: Mapping[str, Any], n_heads: int) -> View:
@@ -46,7 +40,7 @@ def head_view(name: str, known: Mapping[str, Any], n_heads: int) -> View:
         Part(f"Rank among {counted(n_heads, 'head')}, 1 is highest", ranks, RANKS),
         Part("Heads that feed it", known["fed_by"], FEEDERS),
     ]
-    notes = [f"not measured: {part}: {reason}" for part, reason in known["failed"].items()]
+    notes = not_measured(known["failed"])
     notes += [f"not stored: {', '.join(known['left'])}"] if known["left"] else []
     return View(f"**{name}: {plain(known['verdict'] or 'its scores are not measured yet')}**", parts, notes)
 
@@ -74,8 +68,8 @@ def ideal_view(heads: Sequence[str], known: Mapping[str, Any]) -> View:
         (kind, where), (low, high) = best["pattern"].split(", "), (percent(best[end]) for end in ("low", "high"))
         finding = (
             f"**The pattern “{kind}” recovers most: {percent(best['share'])} of the effect** on {where} (95% {low} "
+            f"to {high}). {adds}"
         )
-        finding += f"to {high}). {adds}"
     draw = partial(kit.bars, y="pattern", x="share", low="low", high="high")
     parts = [Part("Effect that ideal patterns recover", rows, RECOVERED, draw)]
     if "questions" in known:

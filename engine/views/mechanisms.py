@@ -10,14 +10,13 @@ from engine.studies.mechanism_findings import finding, finding_of_scores
 from engine.studies.mechanisms import Mechanisms, depths, overlaps
 from engine.views import kit
 from engine.views.correlation import square
-from engine.views.view import Column, Part, View
+from engine.views.view import Column, Part, View, interval
 from engine.views.words import counted, listed, not_measured, number
 
 N_BEST = 10
 LOST = {
     "points_lost": Column("Gain from examples lost, points", "+.1f"),
-    "low": Column("95% from", "+.1f"),
-    "high": Column("to", "+.1f"),
+    **interval("+.1f"),
     "beyond_random": Column("Beyond random", help="Clear, and clearly more than without each random set."),
 }
 

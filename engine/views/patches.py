@@ -57,9 +57,9 @@ def switch_view(found: VectorSwitch, rows: Sequence[Mapping[str, Any]], task: st
     points = with_interval(100 * lift.difference, low, high, "points", 1)
     finding = (
         f"**The vector of {plain(task)} {does}: {points}** at layer {found.best_layer}, from {percent(zero)} right "
+        f"without examples to {percent(zero + lift.difference)}, on {counted(lift.n, 'test pair')}; {N_SHOTS} "
+        f"examples give {percent(few)}."
     )
-    finding += f"without examples to {percent(zero + lift.difference)}, on {counted(lift.n, 'test pair')}; {N_SHOTS} "
-    finding += f"examples give {percent(few)}."
     columns = {"layer": Column("Layer that gets the vector"), "split": Column("Pairs"),
                "acc": Column("Pairs right", ".1%")}  # fmt: skip
     rules = {"without examples": zero, f"with {N_SHOTS} examples": few}
@@ -79,8 +79,8 @@ def guesses_view(rows: Sequence[Mapping[str, Any]], task: str, heads: Sequence[s
     else:
         finding = (
             f"**With the vector of {plain(task)} at layer {other['layer']}, “{plain(visible(other['token']))}” is "
+            f"likeliest ({percent(other['p'])})**; without it, {before} is."
         )
-        finding += f"likeliest ({percent(other['p'])})**; without it, {before} is."
     columns = {"guess": Column("Vector"), "p": Column("Probability of the likeliest token", ".1%")}
     draw = partial(kit.bars, y="guess", x="p")
     return View(

@@ -19,9 +19,9 @@ def exported_view(made: Exported, mask: Mask) -> View:
     (params_before, params), (bytes_before, n_bytes) = made.n_params, made.n_bytes
     finding = (
         f"**{params:,} of {params_before:,} parameters, {n_bytes / 1e6:,.1f} of {bytes_before / 1e6:,.1f} MB** in "
+        f"{plain(made.folder)}: {counted(mask.n_heads_pruned, 'head')} and "
+        f"{counted(mask.n_ffns_pruned, 'FFN')} pruned, form {made.form}."
     )
-    finding += f"{plain(made.folder)}: {counted(mask.n_heads_pruned, 'head')} and "
-    finding += f"{counted(mask.n_ffns_pruned, 'FFN')} pruned, form {made.form}."
     notes = [f"Largest logit difference from the masked model: {made.checked.difference:.3g} on "
              f"{counted(made.checked.n_tokens, 'token')}, {made.checked.precision}."]  # fmt: skip
     if made.judged is not None:

@@ -12,10 +12,10 @@ from engine.studies.statements import AT_CHANCE, BreakPoint
 from engine.studies.surveys import in_words
 from engine.studies.sweeps import SweepRow, Swept
 from engine.views import kit
-from engine.views.view import Column, Part, View
-from engine.views.words import Effect, counted, not_measured, number, percent, plain
+from engine.views.view import Column, Part, View, interval
+from engine.views.words import NOUNS, Effect, counted, not_measured, number, percent, plain
 
-NOUNS, OTHER = {"heads": "heads", "ffns": "FFNs"}, {"heads": "ffns", "ffns": "heads"}
+OTHER = {"heads": "ffns", "ffns": "heads"}
 TITLES = {"heads": "Heads pruned", "ffns": "FFNs pruned"}
 
 
@@ -72,7 +72,7 @@ def _curves(swept: Sequence[SweepRow], axis: str, form: str) -> Part:
         at = f", {100 * cells[other]:g}% of {NOUNS[other]}" * bool(cells[other])
         rows.append(cells | {"curve": in_words(row.point.task) + at})
     columns = {"curve": Column("Task"), axis: Column(TITLES[axis], form),
-               "acc": Column("Questions right", ".1%"), "low": Column("95% from", ".1%"), "high": Column("to", ".1%"),
+               "acc": Column("Questions right", ".1%"), **interval(".1%"),
                "lost": Column("Questions lost"), "gained": Column("Gained")}  # fmt: skip
     chances, n_curves = {row["chance"] for row in rows}, len({row["curve"] for row in rows})
     look: dict[str, Any] = {"low": "low", "high": "high"} if n_curves == 1 else {}

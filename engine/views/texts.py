@@ -9,7 +9,7 @@ import numpy as np
 from engine.texts.continuation import Continuation
 from engine.views import kit
 from engine.views.importance import component_rows
-from engine.views.view import Column, Part, View
+from engine.views.view import Column, Part, View, interval
 from engine.views.words import counted, listed, number, percent, plain, visible, with_interval
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ LOSSES = {
 IN_CONTEXT = {
     "model": Column("Model"),
     "nats": Column("In-context score, nats", "+.3f"),
-    "low": Column("95% from", "+.3f"),
-    "high": Column("to", "+.3f"),
+    **interval("+.3f"),
     "n": Column("Texts"),
 }
 SIDES = {"full": "loss_full_nats", "masked": "loss_masked_nats"}
@@ -43,8 +42,8 @@ def losses_view(
     if is_changed:
         finding = (
             f"**The loss changes by {number(masked - full, 4, sign=True)} nats a token**, from {number(full, 4)} to "
+            f"{number(masked, 4)}, {on}."
         )
-        finding += f"{number(masked, 4)}, {on}."
     else:
         finding = f"**The loss is {number(full, 4)} nats a token** {on}."
     sides, columns, largest = SIDES, LOSSES, "diff_nats"
@@ -79,8 +78,7 @@ def attribution_view(found: Mapping[str, np.ndarray], n_texts: int) -> View:
     columns = {
         "name": Column("Head"),
         "icl_score_change_nats": Column("Change of the in-context score without it, nats", "+.3f"),
-        "low": Column("95% from", "+.3f"),
-        "high": Column("to", "+.3f"),
+        **interval("+.3f"),
         "before_and_after_nats": Column("Of the change between the masks, nats", "+.3f"),
     }
     columns = {name: column for name, column in columns.items() if name in rows[0]}

@@ -36,14 +36,12 @@ def run_view(log: Sequence[Mapping[str, Any]], about: str, best: Mapping[str, fl
     if not log:
         return View("", notes=notes)
     last = log[-1]
+    heads = "".join(f", the best {name.replace('_', ' ')} {number(score)}" for name, score in best.items())
     finding = (
         f"**The loss is {number(last['loss'], 3)} nats a token after {last['tokens']:,} tokens**, and of repeated "
-    )
-    finding += (
         f"tokens {number(last['second_copy'])} (first copy {number(last['first_copy'])}); the in-context score is "
+        f"{number(last['icl'], 3, sign=True)}{heads}."
     )
-    finding += f"{number(last['icl'], 3, sign=True)}"
-    finding += "".join(f", the best {name.replace('_', ' ')} {number(score)}" for name, score in best.items()) + "."
     rows = [{name: line.get(name) for name in ("step", *LOG)} for line in log]
     return View(finding, [Part("Loss in training", rows, LOG, partial(kit.curves, x="tokens", y="loss"))], notes)
 
@@ -69,8 +67,8 @@ def trajectory_view(found: Trajectory, where: Window | None) -> View:
         share = "" if math.isnan(where.share) else f", {percent(where.share, 0)} of its whole change"
         finding = (
             f"**Phase change from {where.start:,.0f} to {where.end:,.0f} tokens**: there the in-context score falls "
+            f"by {fall} nats{share}."
         )
-        finding += f"by {fall} nats{share}."
     elif np.isfinite(found.icl).any():
         finding = "**There is no phase change**: the in-context score never falls steeply."
     else:

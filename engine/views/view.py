@@ -42,6 +42,11 @@ class Column:
         return format(value, self.format) if self.format else str(value)
 
 
+def interval(form: str, prefix: str = "") -> dict[str, Column]:
+    """The columns of the ends of a 95% interval, the fields `low` and `high` behind a prefix."""
+    return {f"{prefix}low": Column("95% from", form), f"{prefix}high": Column("to", form)}
+
+
 @dataclass(frozen=True)
 class Part:
     """One figure or table of a view.

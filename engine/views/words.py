@@ -4,9 +4,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.statistics import Paired
 
+if TYPE_CHECKING:
+    from engine.importance.rankings_of import Axis
+
+NOUNS: "dict[Axis, str]" = {"heads": "heads", "ffns": "FFNs"}
 FEW = 10  # questions: too few for any verdict
 BLANKS = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
 
