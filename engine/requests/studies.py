@@ -13,7 +13,7 @@ from engine.files import named
 from engine.heads.induction import best_heads, induction
 from engine.importance.importance import WHAT
 from engine.importance.rankings import AGGREGATES, permille
-from engine.importance.rankings_of import OF_MANY_TASKS
+from engine.importance.rankings_of import OF_MANY_TASKS, Axis
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.progress import announce, in_time
@@ -198,14 +198,16 @@ class Sweep(OnRay, OfManyTasks):
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
 
-        from engine.studies.statements import break_points
+        from engine.studies.statements import BreakPoint, break_points
 
         if self.preset:
             return self._paper(run)
         swept, (heads, ffns) = self._measured(run, self.measurement(run.session)), self.levels
-        swept_over = [("heads", "ffns", heads), ("ffns", "heads", ffns)]
-        breaks = {axis: break_points([row for row in swept.rows if not row.point.permille(other)], axis)
-                 for axis, other, levels in swept_over if len(levels) > 1}  # fmt: skip
+        breaks: dict[Axis, list[BreakPoint]] = {}
+        if len(heads) > 1:
+            breaks["heads"] = break_points([row for row in swept.rows if not row.point.permille("ffns")], "heads")
+        if len(ffns) > 1:
+            breaks["ffns"] = break_points([row for row in swept.rows if not row.point.permille("heads")], "ffns")
         rows = [row.cells() for row in swept.rows]
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
         cells = {axis: [each.cells() for each in points] for axis, points in breaks.items()}

@@ -18,6 +18,8 @@ AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the 
 ROW_PX, MAP_PX = 24, 420  # a row of bars; the most that a map is high
 CURVES_PX, SCATTER_PX = 320, 380
 MOST_POINTS, MOST_NUMBERS, MOST_SERIES = 200, 150, 12  # drawn on a line; written on cells; named in a legend
+CELLS_PX, NUMBER_PX = 700, 28  # of all cells side by side in a part as wide as the page, and of a number on one
+LEGEND_PX = 50  # under a chart that has no room for it at the side
 MOST_LETTERS = 90  # on an axis without turning its labels
 CROSS = "M-1,-1L1,1M-1,1L1,-1"
 
@@ -88,9 +90,8 @@ def head_map(part: Part, value: str, signed: bool = False, crosses: str = "", ou
     layers = [_cells(part, value, signed, outlined)]
     if crosses:
         layers += _crosses(crosses, height)
-    if len(part.rows) <= MOST_NUMBERS:
-        layers.append(_numbers(part, value))
-    return _picture(part, layers, encoding, {"height": n_rows * height + AXIS_PX})
+    layers += _numbers(part, "head", value)
+    return _picture(part, layers, encoding, {"height": n_rows * height + AXIS_PX + LEGEND_PX * (part.width < 1)})
 
 
 def matrix(part: Part, x: str, y: str, value: str, signed: bool = False) -> Picture:
@@ -103,9 +104,7 @@ def matrix(part: Part, x: str, y: str, value: str, signed: bool = False) -> Pict
         "y": _ordinal(part, y) | {"axis": {"labelOverlap": True, "labelLimit": 200}},
         "tooltip": _tips(part),
     }
-    layers = [_cells(part, value, signed, "")]
-    if len(part.rows) <= MOST_NUMBERS:
-        layers.append(_numbers(part, value))
+    layers = [_cells(part, value, signed, ""), *_numbers(part, x, value)]
     return _picture(part, layers, encoding, {"height": max(60, min(28 * n_down, 560)) + AXIS_PX})
 
 
@@ -234,7 +233,7 @@ def _cells(part: Part, value: str, signed: bool, outlined: str) -> dict[str, Any
     """The cells of a map or matrix: gray if the number is missing."""
     column = part.column(value)
     color = {"field": value, "type": "quantitative", "title": column.title,
-             "legend": _axis_format(column) | {"titleLimit": 320},
+             "legend": _axis_format(column) | {"titleLimit": 320, "orient": "right" if part.width == 1 else "bottom"},
              "scale": _scale(part, value, signed)}  # fmt: skip
     known = {"condition": {"test": f"isValid(datum['{value}'])", **color}, "value": UNKNOWN}
     edge = {"stroke": (MARK, GREY), "strokeOpacity": (1, 0.45), "strokeWidth": (3, 0.5)}
@@ -243,15 +242,18 @@ def _cells(part: Part, value: str, signed: bool, outlined: str) -> dict[str, Any
     return {"mark": mark, "encoding": {"color": known, **outlines}}
 
 
-def _numbers(part: Part, value: str) -> dict[str, Any]:
-    """The numbers on cells: black or white, whichever is easier to read there."""
+def _numbers(part: Part, x: str, value: str) -> list[dict[str, Any]]:
+    """The numbers on cells, if there is room: black or white, whichever is easier to read there."""
+    n_across = len({row[x] for row in part.rows})
+    if len(part.rows) > MOST_NUMBERS or n_across * NUMBER_PX > CELLS_PX * part.width:
+        return []
     shade = f"scale('color', datum['{value}'])"
     ink = {"expr": f"contrast({shade}, 'black') < contrast({shade}, 'white') ? 'white' : 'black'"}
     form = part.column(value).format
     text = {"field": value, "type": "quantitative"} | ({"format": form} if form else {})
     known = [{"filter": f"isValid(datum['{value}'])"}]
-    return {"mark": {"type": "text", "fontSize": 10}, "transform": known,
-            "encoding": {"text": text, "fill": {"value": ink}}}  # fmt: skip
+    return [{"mark": {"type": "text", "fontSize": 10}, "transform": known,
+             "encoding": {"text": text, "fill": {"value": ink}}}]  # fmt: skip
 
 
 def _crosses(field: str, row_px: int) -> list[dict[str, Any]]:

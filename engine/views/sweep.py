@@ -6,6 +6,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from engine.importance.rankings_of import Axis
 from engine.questions.requests import TaskSpec
 from engine.statistics import Paired, Statement, detectable, mcnemar, smallest_clear
 from engine.studies.statements import AT_CHANCE, BreakPoint
@@ -15,17 +16,18 @@ from engine.views import kit
 from engine.views.view import Column, Part, View, interval
 from engine.views.words import NOUNS, Effect, counted, not_measured, number, percent, plain
 
-OTHER = {"heads": "ffns", "ffns": "heads"}
+OTHER: dict[Axis, Axis] = {"heads": "ffns", "ffns": "heads"}
 TITLES = {"heads": "Heads pruned", "ffns": "FFNs pruned"}
 
 
-def sweep_view(swept: Swept, breaks: Mapping[str, Sequence[BreakPoint]]) -> View:
+def sweep_view(swept: Swept, breaks: Mapping[Axis, Sequence[BreakPoint]]) -> View:
     """Accuracy over the level, a curve for each task, and how far pruning can go: `breaks`, by axis (heads or FFNs)
     that has several levels."""
     failed = _not_measured(swept.failed)
     if not swept.rows:
         return View("", notes=failed)
-    axis = next(iter(breaks), "heads")
+    axes: list[Axis] = [*breaks, "heads"]
+    axis = axes[0]
     is_whole = all(row.point.permille(each) % 10 == 0 for row in swept.rows for each in NOUNS)
     form = ".0%" if is_whole else ".1%"
     parts = [_curves(swept.rows, axis, form), *(_breaks(each, breaks[each], form) for each in breaks)]
@@ -37,7 +39,7 @@ def _not_measured(failed: Mapping[TaskSpec, str]) -> list[str]:
     return not_measured({in_words(task): reason for task, reason in failed.items()})
 
 
-def _finding(rows: Sequence[SweepRow], axis: str, points: Sequence[BreakPoint]) -> str:
+def _finding(rows: Sequence[SweepRow], axis: Axis, points: Sequence[BreakPoint]) -> str:
     """How far pruning can go until a task loses accuracy, and the change of all questions there."""
     readable = [each for each in points if not each.reading]
     if not readable:
@@ -65,7 +67,7 @@ def _change(rows: Sequence[SweepRow]) -> str:
     return f"{words}, {Effect.of_paired(change).in_words()}, {counted(n, 'question')}" if is_paired else words
 
 
-def _curves(swept: Sequence[SweepRow], axis: str, form: str) -> Part:
+def _curves(swept: Sequence[SweepRow], axis: Axis, form: str) -> Part:
     rows, other = list[dict[str, Any]](), OTHER[axis]
     for row in swept:
         cells = row.cells()
@@ -81,7 +83,7 @@ def _curves(swept: Sequence[SweepRow], axis: str, form: str) -> Part:
     return Part("Accuracy by level", rows, columns, draw)
 
 
-def _breaks(axis: str, points: Sequence[BreakPoint], form: str) -> Part:
+def _breaks(axis: Axis, points: Sequence[BreakPoint], form: str) -> Part:
     rows = list[dict[str, Any]]()
     for each in points:
         cliff = "" if each.reading else describe_cliff(each.cliff_from, each.cliff_to, each.cliff_points)

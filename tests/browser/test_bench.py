@@ -3,6 +3,7 @@
 import pytest
 
 from engine.requests import REQUESTS
+from tests.browser.conftest import at_rest
 from tests.conftest import some_of
 
 MEASURED = [each.command for each in REQUESTS if each.group]
@@ -25,6 +26,7 @@ def tab_to(page, found):
 def test_a_measurement_is_chosen_and_run_by_keyboard(command, page, address):
     page.goto(f"{address}/bench")
     page.locator(".st-key-bench_form [data-testid=stCode]").wait_for()
+    at_rest(page)
     tab_to(page, ".st-key-bench_measurement")
     page.keyboard.type(f"{command}:")
     page.keyboard.press("Enter")
@@ -35,6 +37,7 @@ def test_a_measurement_is_chosen_and_run_by_keyboard(command, page, address):
     offer = f".st-key-offer-{command.capitalize()}"
     result = page.locator(f".st-key-result_section_{command}")  # neither of the measurement before
     page.locator(offer).or_(result).first.wait_for()
+    at_rest(page)
     if not result.is_visible():
         tab_to(page, offer)
         page.keyboard.press("Enter")
