@@ -12,7 +12,7 @@ IN_FOCUS = "found => document.activeElement?.closest(found) !== null"
 
 
 def tab_to(page, found):
-    """Presses Tab until something in an element of this selector has the focus."""
+    """Presses Tab until an element of this selector has the focus."""
     for _ in range(MOST_TABS):
         page.keyboard.press("Tab")
         if page.evaluate(IN_FOCUS, found):
@@ -27,7 +27,7 @@ def test_a_measurement_is_chosen_and_run_by_keyboard(command, page, address):
     page.goto(f"{address}/bench")
     page.locator(".st-key-bench_form [data-testid=stCode]").wait_for()
     at_rest(page)
-    tab_to(page, ".st-key-bench_measurement")
+    tab_to(page, ".st-key-bench_measurement input")  # its help may have the focus before
     page.keyboard.type(f"{command}:")
     page.keyboard.press("Enter")
     page.locator(f"text=/headroom {command}\\b/").first.wait_for()
@@ -39,7 +39,7 @@ def test_a_measurement_is_chosen_and_run_by_keyboard(command, page, address):
     page.locator(offer).or_(result).first.wait_for()
     at_rest(page)
     if not result.is_visible():
-        tab_to(page, offer)
+        tab_to(page, f"{offer} button")
         page.keyboard.press("Enter")
         result.wait_for()
     assert page.locator("[data-testid=stAlert]").count() == 0
