@@ -1,8 +1,10 @@
-"""Routes requests to screens: page config, navigation, sidebar."""
+"""Routes requests to screens: page config, navigation, sidebar, and the bar of the study."""
 
 import streamlit as st
 
 from pages.ui.controls.sidebar import draw_sidebar
+from pages.ui.controls.study import chosen, keep_study
+from pages.ui.controls.study_bar import draw_bar
 from pages.ui.page.address import as_written, draw_notes
 from pages.ui.page.presentation import draw_stage, slide_title
 from pages.ui.page.runtime import begin_run, ended_early, faults_shown
@@ -23,6 +25,10 @@ notes_at = st.container()
 try:
     with faults_shown(), ended_early():
         draw_sidebar(screen_of(page).compares, screen_of(page).file == "training")
+        if screen_of(page).has_study:
+            draw_bar(chosen())
+        else:
+            keep_study()
         page.run()
 finally:
     draw_notes(notes_at)

@@ -15,7 +15,8 @@ from pages.ui.attention.view import SWITCHES, asked_heads, attention_view, hand_
 from pages.ui.controls import carried
 from pages.ui.controls.controls import settings_menu, type_mask
 from pages.ui.controls.heads import open_heads
-from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.controls.sidebar import wait_for_model
+from pages.ui.controls.study import chosen
 from pages.ui.controls.texts import Chosen, choose_text
 from pages.ui.figures.empty import unread_text
 from pages.ui.page.address import unseen_field
@@ -62,7 +63,7 @@ def set_heads() -> None:
 setup = chosen()
 text_at, presets_at, menu_at = st.columns([9, 11, 3], vertical_alignment="bottom")
 text, menu = choose_text("attention", text_at, default="Privet Drive, twice"), settings_menu(menu_at, "attention")
-mask_text = type_mask("attention", menu)
+mask_text = type_mask("attention_mask", menu)
 about = "Such as `:`. Only tokens that read like this can be pointed at."
 look: dict[str, Any] = {"placeholder": "all", "help": about, "bind": "query-params"}
 rows = (menu.text_input("Only these tokens", key="attention_rows", **look) or "").strip()

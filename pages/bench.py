@@ -5,7 +5,8 @@ import streamlit as st
 from engine.requests import REQUESTS, argv
 from engine.requests.base import OfModel
 from pages.ui.controls.controls import one_listed
-from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.controls.sidebar import wait_for_model
+from pages.ui.controls.study import chosen
 from pages.ui.downloads.footer import draw_command
 from pages.ui.downloads.origin import about, command_line
 from pages.ui.page.runtime import end_run, errors_shown, require_frame, session

@@ -11,7 +11,8 @@ from pages.ui.continuation import sections, setting
 from pages.ui.controls import carried
 from pages.ui.controls.controls import choose_chat
 from pages.ui.controls.pruning import choose_pruning
-from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.controls.sidebar import wait_for_model
+from pages.ui.controls.study import chosen
 from pages.ui.downloads.footer import closing
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.marks import mark

@@ -25,7 +25,8 @@ from pages.ui.controls.many_tasks import (
     start_first_view,
     survey_line,
 )
-from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.controls.sidebar import wait_for_model
+from pages.ui.controls.study import chosen
 from pages.ui.correlations import sections, tables
 from pages.ui.correlations.transfer import transfer
 from pages.ui.downloads.footer import closing

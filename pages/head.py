@@ -7,7 +7,8 @@ import streamlit as st
 from engine.requests import ReportHead
 from engine.studies.one_head import HeadRequest, head_named, portrait
 from pages.ui.controls.many_tasks import setting_of
-from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.controls.sidebar import wait_for_model
+from pages.ui.controls.study import chosen
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
 from pages.ui.figures.sheet import Sheet

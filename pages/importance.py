@@ -23,7 +23,8 @@ from pages.ui.controls.many_tasks import (
     start_first_view,
     survey_line,
 )
-from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.controls.sidebar import wait_for_model
+from pages.ui.controls.study import chosen
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, of_task, tasks_in_words
 from pages.ui.figures.empty import empty_state, reading_state

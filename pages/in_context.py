@@ -15,7 +15,8 @@ from engine.importance.rules import Evidence
 from engine.texts.incontext import MIN_TOKENS
 from engine.texts.passages import texts_of
 from pages.ui.controls import carried
-from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.controls.sidebar import wait_for_model
+from pages.ui.controls.study import chosen
 from pages.ui.controls.texts import OWN_FILE
 from pages.ui.downloads.footer import closing
 from pages.ui.figures.empty import draw_sketch, empty_state
@@ -179,7 +180,7 @@ said = sections.finding(so_far(), controls.around, len(texts), known)
 sections.draw_finding(finding_at, said)
 if source.kind == "task" and not presenting():
     finding_at.page_link(
-        "pages/prune.py", label=ANSWERS, icon=":material/content_cut:", query_params={"prune_task": source.name}
+        "pages/prune.py", label=ANSWERS, icon=":material/content_cut:", query_params={"task": source.name}
     )
 sheet.tables["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
 origin = setting.origin(x, so_far().mask, kind, fill, controls.around)

@@ -14,7 +14,8 @@ from engine.requests import ScoreInduction
 from engine.studies.removal import without_heads
 from pages.ui.controls import carried
 from pages.ui.controls.controls import one_of, settings_popover, type_mask
-from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.controls.sidebar import wait_for_model
+from pages.ui.controls.study import chosen
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_model
 from pages.ui.figures import induction_scores
@@ -40,7 +41,7 @@ named = {each: charts.TITLES[each] for each in SCORES} | BY_WEIGHTS
 score = one_of(row, "Score on the map", named, "induction_score", MAP_HELP, default="prefix_matching")
 settings_at = settings_popover(row)
 task = choose_task(setup, settings_at)
-typed = type_mask("induction", settings_at)
+typed = type_mask("induction_mask", settings_at)
 
 target = wait_for_model(setup)
 with errors_shown():

@@ -11,7 +11,8 @@ from engine.texts.tokenloss import TokenLosses, have_same_tokens
 from pages.ui.controls import carried
 from pages.ui.controls.controls import choose_chat, settings_menu
 from pages.ui.controls.pruning import choose_pruning
-from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.controls.sidebar import wait_for_model
+from pages.ui.controls.study import chosen
 from pages.ui.controls.texts import OWN_FILE, choose_text
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin

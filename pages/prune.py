@@ -8,19 +8,17 @@ import streamlit as st
 
 from engine.requests import CompareCriteria
 from pages.ui.controls.controls import folded
-from pages.ui.controls.sidebar import chosen
+from pages.ui.controls.study import is_to_set, study
 from pages.ui.controls.texts import choose_text
 from pages.ui.downloads.footer import closing
 from pages.ui.page.address import flag, put_right
 from pages.ui.page.presentation import presenting
-from pages.ui.page.runtime import errors_shown, require_frame
+from pages.ui.page.runtime import require_frame
 from pages.ui.page.screens import draw_headline
 from pages.ui.page.tables import plain
 from pages.ui.page.work import live
 from pages.ui.prune import dragging, head_map, parts, second_model
-from pages.ui.prune.controls import choose_controls
 from pages.ui.prune.figure import component_tables
-from pages.ui.prune.orders import set_order
 from pages.ui.prune.origin import figure_in_words, origin
 from pages.ui.prune.panels import costs, exports, perplexity
 from pages.ui.prune.panels.questions import draw_questions
@@ -31,14 +29,14 @@ from pages.ui.prune.tables import answers_csv
 from pages.ui.sections.form import MEASUREMENT, label_of
 
 require_frame("pages/prune.py")
-setup = chosen()
-set_order()
+of = study()
+setup = of.setup
 set_controls(setup)
 head_map.apply_edits()
+if is_to_set():
+    st.rerun()
 close_when_left(setup)
-with errors_shown():
-    controls = choose_controls(setup.data_dir, setup.spec.is_demo)
-screen = PruneScreen(setup, controls, postponed=dragging.nothing_drawn_yet())
+screen = PruneScreen(of, postponed=dragging.nothing_drawn_yet())
 parts.draw_levels(screen)
 screen.whole = False  # the next run is one of the sliders' fragment
 shown = screen.shown
@@ -69,7 +67,7 @@ sheet.tables["Questions and choices"] = partial(answers_csv, shown.stored, secon
 if saves and (saved := costs.stored_speed(shown)) is not None:
     sheet.tables["What pruning saves"] = saved.frame()
 found = shown.measured
-shows = origin(shown.x, shown.known, controls.axis)
+shows = origin(shown.x, shown.known, of.axis)
 sheet.says = figure_in_words(shown.x, found, shown.known)
 if shown.compared is not None:
     answers = shown.compared.answers

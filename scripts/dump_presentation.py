@@ -114,7 +114,7 @@ def states(folder: Path, temporary: Path) -> None:
     tiny = make_tiny_opt(temporary / "tiny")
     questions = temporary / "boats.jsonl"
     boats(questions)
-    own = {"model": str(tiny), "precision": "fp32", "prune_task": str(questions), "prune_shots": "0"}
+    own = {"model": str(tiny), "precision": "fp32", "task": str(questions), "shots": "0"}
     for screen in SCREENS:
         store = temporary / screen
 

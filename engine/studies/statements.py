@@ -13,7 +13,7 @@ import numpy as np
 from engine.importance.rankings import n_pruned
 from engine.questions.requests import TaskSpec
 from engine.statistics import ALPHA, Judgment, Paired, Statement, all_hold, holm, wilson
-from engine.studies.study import Study
+from engine.studies.study import PaperStudy
 from engine.studies.surveys import written_row
 from engine.studies.sweeps import SweepRow, Swept
 
@@ -30,7 +30,7 @@ def mean_accuracy(rows: Sequence[SweepRow], shots: int, heads: int, ffns: int) -
     return float(np.mean(found)) if found else math.nan
 
 
-def statements(study: Study) -> list[Statement]:
+def statements(study: PaperStudy) -> list[Statement]:
     """Returns the paper's statements with this model's results."""
     heads, ffns = (study.curves.get(name, Swept()).rows for name in ("heads", "ffns"))
     combined = study.curves.get("combined", Swept()).rows
@@ -48,7 +48,7 @@ def statements(study: Study) -> list[Statement]:
     return [Statement.judged(text, judgment) for text, judgment in found.items()]
 
 
-def _drop(study: Study, cases: Sequence[tuple[Sequence[SweepRow], int, int, int, float]]) -> Judgment:
+def _drop(study: PaperStudy, cases: Sequence[tuple[Sequence[SweepRow], int, int, int, float]]) -> Judgment:
     judged = list[Judgment]()
     for rows, shots, heads, ffns, allowed in cases:
         if ffns and not n_pruned(ffns, study.n_layers):
@@ -61,7 +61,7 @@ def _drop(study: Study, cases: Sequence[tuple[Sequence[SweepRow], int, int, int,
     return all_hold(judged, "this shot count was not measured")
 
 
-def _positive(study: Study) -> Judgment:
+def _positive(study: PaperStudy) -> Judgment:
     judged = list[Judgment]()
     for shots in study.shots:
         if (found := study.cross_task(shots)) is not None:
@@ -73,7 +73,7 @@ def _positive(study: Study) -> Judgment:
     return all_hold(judged, "fewer than two tasks were measured")
 
 
-def _few_agree_more(study: Study) -> Judgment:
+def _few_agree_more(study: PaperStudy) -> Judgment:
     pairs = [
         (int(each.labels[i]), int(each.labels[j]), float(each.srcc[i, j]))
         for each in study.cross_shot().values()
@@ -165,7 +165,7 @@ def _cliff(changes: Mapping[int, Paired], n_full: int, n: int) -> tuple[float, f
     return (at / 1000, to / 1000, 100 * fall / n) if fall < 0 else (math.nan, math.nan, math.nan)
 
 
-def tables(study: Study) -> dict[str, Any]:
+def tables(study: PaperStudy) -> dict[str, Any]:
     """Returns DataFrames by file name."""
     import pandas as pd
 

@@ -31,7 +31,7 @@ OUT_OF_DISTRIBUTION = ("mathqa", "lambada_openai", "demo_price", "demo_cloze")  
 
 
 @dataclass(frozen=True)
-class Study:
+class PaperStudy:
     """All results of a study.
 
     tasks: its tasks
@@ -118,8 +118,8 @@ def paper_points(tasks: Sequence[TaskSpec]) -> dict[str, list[Point]]:
     }
 
 
-def paper_study(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec]) -> Measurement[Study]:
-    """Returns the Study so far."""
+def paper_study(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec]) -> Measurement[PaperStudy]:
+    """Returns the study so far."""
     pool, shape = pool_of(list(dict.fromkeys(task.name for task in tasks))), target.shape
     parts: dict[str, Measurement[Any]] = {}
     sizes: dict[str, int] = {}
@@ -129,8 +129,8 @@ def paper_study(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec
         if plan:
             parts[name], sizes[name] = sweep(target, setting, plan, pool), _distinct(shape, plan) * setting.n_judges
 
-    def body(run: ComposedRun) -> Generator[Progress[Any], None, Study]:
-        study = Study(tuple(tasks), setting, receipt=_receipt(target, setting, pool), n_layers=shape.n_layers,
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, PaperStudy]:
+        study = PaperStudy(tuple(tasks), setting, receipt=_receipt(target, setting, pool), n_layers=shape.n_layers,
                       made=_made(setting))  # fmt: skip
         for name, part in parts.items():
             steps = run.known(part, sizes[name])
@@ -142,7 +142,7 @@ def paper_study(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec
     return composed(target, ("study", setting, *tasks), body, sum(sizes.values()))
 
 
-def with_short_names(study: Study) -> Study:
+def with_short_names(study: PaperStudy) -> PaperStudy:
     """Returns the study with user files of questions named without their folder, which differs between machines, if
     their names stay distinct."""
     names = {task.name: short_name(task.name) for task in study.tasks}
@@ -187,7 +187,7 @@ def _made(setting: StudySettings) -> dict[str, Any]:
     return {"made_at": made_at, "model": setting.spec.model, "data_dir": setting.data_dir, **where}
 
 
-def _with(study: Study, name: str, value: Any) -> Study:
+def _with(study: PaperStudy, name: str, value: Any) -> PaperStudy:
     if name == "head importance":
         return replace(study, heads=value)
     if name == "FFN importance":

@@ -11,7 +11,7 @@ from pathlib import Path
 from engine.errors import HeadroomError
 from engine.statistics import Statement
 from engine.studies.statements import break_points, statements
-from engine.studies.study import Study
+from engine.studies.study import PaperStudy
 from engine.studies.surveys import in_words, shots_in_words, together
 from engine.studies.sweeps import SweepRow, Swept
 from engine.views.colors import NO, QUIET, YES, light_theme
@@ -37,7 +37,7 @@ TIMES = 'id="times"'  # marks the one line of a report that differs by place and
 MARKS = {"holds": "✓ holds", "does not hold": "✗ does not hold", "not measured": "– not measured"}
 
 
-def write_report(study: Study, folder: str | Path) -> None:
+def write_report(study: PaperStudy, folder: str | Path) -> None:
     """Writes `figures/*.svg`, `figures/*.png` and `report.html` into the folder; HeadroomError if that fails."""
     parts = []
     try:
@@ -57,14 +57,14 @@ def write_report(study: Study, folder: str | Path) -> None:
         raise HeadroomError(line) from error
 
 
-def figures(study: Study) -> Iterator[tuple[str, str, Picture]]:
+def figures(study: PaperStudy) -> Iterator[tuple[str, str, Picture]]:
     """Yields (title, caption, picture) of every figure that has something to show."""
     yield from _importance(study)
     yield from _correlations(study)
     yield from _sweeps({name: swept.rows for name, swept in study.curves.items()})
 
 
-def _importance(study: Study) -> Iterator[tuple[str, str, Picture]]:
+def _importance(study: PaperStudy) -> Iterator[tuple[str, str, Picture]]:
     if scores := study.heads.scores:
         rows = aggregate_rows(scores, together(study.setting, scores))
         words = heads_in_words(rows, len(scores))
@@ -74,7 +74,7 @@ def _importance(study: Study) -> Iterator[tuple[str, str, Picture]]:
         yield "FFN importance", ffns_in_words(rows), ffn_map(rows, mean)
 
 
-def _correlations(study: Study) -> Iterator[tuple[str, str, Picture]]:
+def _correlations(study: PaperStudy) -> Iterator[tuple[str, str, Picture]]:
     pairs = labelled(study.correlations)
     pairs = between_tasks(pairs) if len(pairs) else pairs
     for shots in study.shots if len(pairs) else ():
@@ -109,7 +109,7 @@ def _sweeps(rows: Mapping[str, Sequence[SweepRow]]) -> Iterator[tuple[str, str, 
                 yield f"{title}, {shots_in_words(shots)}", study_tables.lines_in_words(mine), study_charts.lines(mine)
 
 
-def page(study: Study, drawn: list[str]) -> str:
+def page(study: PaperStudy, drawn: list[str]) -> str:
     """Returns the report as HTML."""
     receipt, setting, theme = study.receipt, study.setting, light_theme()
     colours = {"text": theme["textColor"], "line": theme["borderColor"], "box": theme["secondaryBackgroundColor"]}
@@ -150,7 +150,7 @@ guessing.</p>
 """
 
 
-def _times(study: Study) -> str:
+def _times(study: PaperStudy) -> str:
     """Returns the one line on when, where and from which folders the report was written. All else follows from the
     measurements: `diff -r -I 'id="times"' ONE OTHER` prints nothing."""
     said = html.escape("; ".join(f"{name}: {value}" for name, value in study.made.items() if value not in ("", None)))
@@ -162,7 +162,7 @@ def _statement(each: Statement) -> str:
     return f'<tr>{words}<td class="{each.verdict.replace(" ", "-")}">{MARKS[each.verdict]}</td></tr>'
 
 
-def _break_points(study: Study, axis: str, noun: str) -> str:
+def _break_points(study: PaperStudy, axis: str, noun: str) -> str:
     frame = study_tables.break_table(break_points(study.curves.get(axis, Swept()).rows, axis))
     drawn = frame.to_html(index=False, float_format=partial(number, digits=3), na_rep="–", border=0)
     return f"<h3>{noun}</h3>{drawn}"

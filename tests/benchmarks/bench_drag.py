@@ -126,8 +126,8 @@ def headroom(page: Any, address: str, levels: tuple[int, ...]) -> Times:
     from tests.browser.test_drag import grab
     from tests.embedded import n_at
 
-    asked = f"prune_task={TASK}&prune_shots={SHOTS}&prune_limit={N_QUESTIONS}"
-    page.goto(f"{address}/?precision=fp32&prune_order=random&{asked}")
+    asked = f"task={TASK}&shots={SHOTS}&limit={N_QUESTIONS}"
+    page.goto(f"{address}/?precision=fp32&order=random&{asked}")
     await_mark(page, "figure", "measured", questions=N_QUESTIONS)
     await_mark(page, "curve", "estimated")
     page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()

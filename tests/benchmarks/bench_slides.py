@@ -21,10 +21,10 @@ QUIET_MS, BAR_S = 700, 0.7
 FERRY = "passage_text=The+ferry&passage_order=random"
 VIEWS = (
     SavedView("The full model", "/"),
-    SavedView("A third of the heads", "/?prune_heads=30"),
-    SavedView("Two thirds", "/?prune_heads=65"),
-    SavedView("Without four heads", "/?prune_mask=L1H1-3+L3H5"),
-    SavedView("A task that needs no examples", "/?prune_task=demo_question&prune_mask=L1H1-3+L3H5"),
+    SavedView("A third of the heads", "/?heads=30"),
+    SavedView("Two thirds", "/?heads=65"),
+    SavedView("Without four heads", "/?mask=L1H1-3+L3H5"),
+    SavedView("A task that needs no examples", "/?task=demo_question&mask=L1H1-3+L3H5"),
     SavedView("Which heads match prefixes", "/induction"),
     SavedView("A text, read twice", "/passage?passage_text=Privet+Drive%2C+twice&passage_mask=L1H1-3"),
     SavedView("Where a head looks", "/attention?attention_heads=L1H2"),

@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def view(model: str, n_questions: int, shots: int = 5) -> str:
-    return f"?model={model}&precision=fp32&prune_order=random&prune_limit={n_questions}&prune_shots={shots}"
+    return f"?model={model}&precision=fp32&order=random&limit={n_questions}&shots={shots}"
 
 
 def wait_in_turn(browser: Browser, folder: Path, models: Sequence[str], n_questions: int) -> None:

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import at_rest, await_mark, settled_figure
 
-PATH, FEW = "/tools/headroom", "precision=fp32&prune_limit=16&prune_order=random&prune_heads=50"
+PATH, FEW = "/tools/headroom", "precision=fp32&limit=16&order=random&heads=50"
 
 
 @pytest.mark.slow("starts a server of its own")
@@ -24,7 +24,7 @@ def test_every_request_and_address_is_below_the_path(page, app_server, tmp_path)
         at_rest(page)
 
     page.goto(f"{root}/?{FEW}")
-    is_at("", "prune_heads=50")
+    is_at("", "heads=50")
     half = settled_figure(page, questions=16)
     await_mark(page, "curve", "estimated")  # after which the page is drawn once more
     at_rest(page)
@@ -41,7 +41,7 @@ def test_every_request_and_address_is_below_the_path(page, app_server, tmp_path)
     is_at("passage")
     await_mark(page, "losses")
     page.go_back()
-    is_at("", "prune_heads=50")
+    is_at("", "heads=50")
     assert settled_figure(page, questions=16) == half
     page.go_forward()
     is_at("passage")

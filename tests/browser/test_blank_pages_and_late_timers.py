@@ -37,7 +37,7 @@ def test_a_blank_page_is_loaded_again_once(tab, address):
         sockets[-1].send(message.SerializeToString())
 
     tab.route_web_socket(lambda url: True, watch)
-    tab.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random&prune_heads=50")
+    tab.goto(f"{address}/?precision=fp32&limit=16&order=random&heads=50")
     keyed(tab, "example look").wait_for()  # measured last: the page is drawn once more
     settled_figure(tab, questions=16)
     reloads = []
@@ -50,7 +50,7 @@ def test_a_blank_page_is_loaded_again_once(tab, address):
     assert reloads, "a page that went blank is not loaded again"
     keyed(tab, "example look").wait_for()
     settled_figure(tab, questions=16)
-    assert "prune_heads=50" in tab.url and len(sockets) == 2
+    assert "heads=50" in tab.url and len(sockets) == 2
     for _ in range(TRIES):
         fail()
         with suppress(TimeoutError):
@@ -78,7 +78,7 @@ def test_a_late_poll_after_a_run_that_ended_early(page, address):
 
     page.set_default_timeout(WAIT_MS)
     page.route_web_socket(lambda url: True, watch)
-    page.goto(f"{address}/?precision=fp32&prune_limit=200&prune_order=importance&prune_heads=50&prune_ffns=50")
+    page.goto(f"{address}/?precision=fp32&limit=200&order=importance&heads=50&ffns=50")
     page.get_by_test_id("stMetricValue").wait_for()
     polls.clear()  # from here on those of the figure and the curve
     while len(polls) < 3:

@@ -17,7 +17,7 @@ from tests.embedded import heads_at, n_at
 
 HEADS = "Attention heads pruned"
 LIMIT = 200 if IS_THOROUGH else 64  # questions
-ALONE = "?precision=fp32&prune_limit=32&prune_order=random"
+ALONE = "?precision=fp32&limit=32&order=random"
 
 WATCH = """input => {
   const output = input.parentElement.querySelector("output")
@@ -101,7 +101,7 @@ def let_go_at(page, percent):
 @pytest.mark.thorough
 @pytest.mark.slow("measures a curve and levels on many questions")
 def test_what_follows_the_hand_and_how_fast(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit={LIMIT}&prune_order=random")
+    page.goto(f"{address}/?precision=fp32&limit={LIMIT}&order=random")
     settled_figure(page, questions=LIMIT, heads=0)
     marked(page, "curve", "estimated").and_(page.locator(':not([data-dashed="0"])')).wait_for(state="attached")
     page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
@@ -148,7 +148,7 @@ MOVED = """(input, percent) => {
 
 @pytest.mark.alone
 def test_slider_box_figure_and_map_show_one_level(page, address):
-    page.goto(f"{address}/{ALONE}&prune_heads=50")
+    page.goto(f"{address}/{ALONE}&heads=50")
     settled_figure(page, heads=n_at(50), questions=32)
     x, y = grab(page)
     box = page.get_by_role("spinbutton", name=HEADS)
@@ -156,7 +156,7 @@ def test_slider_box_figure_and_map_show_one_level(page, address):
         page.mouse.move(x(percent), y, steps=3)
         assert (slider(page).input_value(), box.input_value()) == (str(percent), str(percent)), "at once"
     page.mouse.up()
-    assert page.locator(".st-key-prune_heads input").is_hidden(), "the field that the address holds"
+    assert page.locator(".st-key-heads input").is_hidden(), "the field that the address holds"
     settled_figure(page, heads=n_at(75), questions=32)
     expect(keyed(page, "prune_heads_map").locator("button[aria-pressed=true]")).to_have_count(n_at(75))
     expect(page.locator("html")).not_to_have_class(re.compile("headroom-stale"))
@@ -199,7 +199,7 @@ def test_the_curve_stays_next_to_the_figure_in_a_drag(page, address):
 @pytest.mark.thorough
 @pytest.mark.parametrize("page", THEMES, indirect=True)
 def test_the_readout_moves_before_the_hand_lets_go_and_one_level_is_measured(page, address):
-    page.goto(f"{address}/{ALONE}&prune_mask=F2")  # with which no other test has measured a level
+    page.goto(f"{address}/{ALONE}&mask=F2")  # with which no other test has measured a level
     settled_figure(page, questions=32, heads=0)
     x, y = grab(page)
     page.evaluate(WATCH, slider(page).element_handle())
@@ -209,7 +209,7 @@ def test_the_readout_moves_before_the_hand_lets_go_and_one_level_is_measured(pag
     assert page.evaluate("window.seen") == steps, "in steps of 5, at once"
     page.mouse.up()
     settled_figure(page, heads=n_at(60), questions=32)
-    expect(page).to_have_url(re.compile("prune_heads=60"))
+    expect(page).to_have_url(re.compile("heads=60"))
     curve = page.locator('[aria-label^="Attention heads pruned: at 0%"]').first
     levels = re.findall(r"at (\d+)%", curve.get_attribute("aria-label"))
     assert set(levels) <= {"0", "60"}, "no level on the way was measured"
@@ -219,7 +219,7 @@ def test_the_readout_moves_before_the_hand_lets_go_and_one_level_is_measured(pag
 
 
 def test_keys_and_the_number_field(page, address):
-    page.goto(f"{address}/{ALONE}&prune_heads=50")
+    page.goto(f"{address}/{ALONE}&heads=50")
     settled_figure(page, heads=n_at(50), questions=32)
     slider(page).focus()
     for key, value in {"ArrowRight": 55, "ArrowLeft": 50, "PageUp": 60, "PageDown": 50, "Home": 0, "End": 100}.items():
@@ -242,7 +242,7 @@ def test_keys_and_the_number_field(page, address):
         expect(field).to_have_value(level)
     field.fill("43")
     field.press("Enter")
-    expect(page).to_have_url(re.compile("prune_heads=43"))
+    expect(page).to_have_url(re.compile("heads=43"))
 
 
 @pytest.fixture
@@ -258,7 +258,7 @@ def burners():
 @pytest.mark.thorough
 @pytest.mark.slow("moves a slider for 6 s (60 s in its full form) on a busy machine")
 def test_keys_and_drags_on_a_busy_machine(page, address, burners):
-    page.goto(f"{address}/{ALONE}&prune_heads=50")
+    page.goto(f"{address}/{ALONE}&heads=50")
     settled_figure(page, heads=n_at(50), questions=32)
     hand, end = random.Random(0), time.monotonic() + (60 if IS_THOROUGH else 6)
     while time.monotonic() < end:
@@ -303,7 +303,7 @@ DEAF = """isHeld => {
 
 @pytest.mark.parametrize("is_held", [False, True], ids=["released", "held"])
 def test_a_release_or_rest_that_was_lost_is_reported_again(page, address, is_held):
-    page.goto(f"{address}/{ALONE}&prune_mask=F{1 + is_held}")
+    page.goto(f"{address}/{ALONE}&mask=F{1 + is_held}")
     settled_figure(page, questions=32, heads=0)
     page.evaluate(DEAF, is_held)
     x, y = grab(page)
@@ -311,7 +311,7 @@ def test_a_release_or_rest_that_was_lost_is_reported_again(page, address, is_hel
     if not is_held:
         page.mouse.up()
     settled_figure(page, heads=n_at(60), questions=32)
-    expect(page).to_have_url(re.compile("prune_heads=60"))
+    expect(page).to_have_url(re.compile("heads=60"))
 
 
 SLOW = """ms => {
@@ -322,7 +322,7 @@ SLOW = """ms => {
 
 @pytest.mark.slow("waits for messages that are kept back for 3 s")
 def test_a_release_is_kept_while_the_server_is_busy(page, address):
-    page.goto(f"{address}/{ALONE}&prune_mask=F3")
+    page.goto(f"{address}/{ALONE}&mask=F3")
     settled_figure(page, questions=32, heads=0)
     x, y = grab(page)
     page.mouse.move(x(60), y, steps=5)
@@ -337,7 +337,7 @@ def test_a_release_is_kept_while_the_server_is_busy(page, address):
     page.wait_for_timeout(2500)
     expect(slider(page)).to_have_value("75")
     settled_figure(page, heads=n_at(75), questions=32)
-    expect(page).to_have_url(re.compile("prune_heads=75"))
+    expect(page).to_have_url(re.compile("heads=75"))
 
 
 def test_what_other_code_sets_reaches_the_slider(page, address):

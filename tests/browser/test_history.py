@@ -37,7 +37,7 @@ def follow(page, expected):
 @pytest.mark.thorough
 @pytest.mark.slow("seven views, there and back")
 def test_as_many_presses_of_back_return_through_the_views(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random")
+    page.goto(f"{address}/?precision=fp32&limit=16&order=random")
     settled_figure(page)
     views = [view_of(page)]
 
@@ -52,7 +52,7 @@ def test_as_many_presses_of_back_return_through_the_views(page, address):
     page.keyboard.press("ArrowRight")
     await_mark(page, "figure", "measured", heads=2)
     done()
-    keyed(page, "prune_axis").get_by_role("radio").nth(1).click()
+    keyed(page, "axis").get_by_role("radio").nth(1).click()
     done()
     if IS_THOROUGH:
         keyed(page, "prune_cost").locator("summary").click()

@@ -26,7 +26,7 @@ LONG_S = 300  # from here on memory has had time to grow, and the warm-up to rea
 BETWEEN_CHECKS = 120  # actions
 REST_S = 2.5  # nothing changes for so long: jobs on the screen are looked at every second
 GIVE_UP_S = HANG_S
-SMALL = "/?precision=fp32&prune_limit=16&prune_order=random&incontext_texts=2"
+SMALL = "/?precision=fp32&limit=16&order=random&incontext_texts=2"
 
 
 @pytest.fixture

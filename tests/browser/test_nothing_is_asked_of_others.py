@@ -18,7 +18,7 @@ READY = '[data-testid="stApp"][data-test-script-state="notRunning"]'
 
 def visit(page, address, screen="", **parameters):
     """Opens a screen and waits for what it says."""
-    page.goto(f"{address}/{screen}?{urlencode({'precision': 'fp32', 'prune_order': 'random', **parameters})}")
+    page.goto(f"{address}/{screen}?{urlencode({'precision': 'fp32', 'order': 'random', **parameters})}")
     page.locator("h1").first.wait_for()
     await_mark(page, "sidebar", "drawn")
     page.locator(READY).wait_for()
@@ -39,7 +39,7 @@ def page(chromium):
 def test_hostile_text_is_shown_and_nothing_is_fetched(page, app_server, tmp_path, tiny_opt):
     store = open_store(tmp_path / "results")
     assert passages.remember(IMAGE[:80], "A text of some length, with " + " ".join(HOSTILE), store)
-    views.save([views.SavedView(IMAGE, f"/?prune_mask={IMAGE}")], store)
+    views.save([views.SavedView(IMAGE, f"/?mask={IMAGE}")], store)
     store.close()
     rows = [{"context": f"{text} {n}", "choices": [f" {text}", " no"], "gold": 0} for n, text in enumerate(HOSTILE * 3)]
     task = tmp_path / IMAGE / "own ![x](y).jsonl"  # its name holds folders
@@ -54,15 +54,7 @@ def test_hostile_text_is_shown_and_nothing_is_fetched(page, app_server, tmp_path
     address = app_server(tmp_path / "results", warm=True)[0]
     visit(page, address, model=str(broken))
     page.get_by_text("a.png").filter(visible=True).first.wait_for()
-    visit(
-        page,
-        address,
-        model=str(model),
-        prune_task=str(task),
-        prune_shots="0",
-        prune_questions="true",
-        prune_cost="true",
-    )
+    visit(page, address, model=str(model), task=str(task), shots="0", prune_questions="true", prune_cost="true")
     keyed(page, "prune_example").wait_for()
     page.get_by_text("b.png").filter(visible=True).first.wait_for()
     page.get_by_role("button", name="Views").click()
@@ -70,10 +62,10 @@ def test_hostile_text_is_shown_and_nothing_is_fetched(page, app_server, tmp_path
     for parameters in (
         {"model": IMAGE},
         {"data_dir": IMAGE},
-        {"prune_task": IMAGE},
-        {"prune_task": f"{IMAGE}.jsonl"},
-        {"prune_mask": IMAGE},
-        {"prune_limit": IMAGE, "prune_shots": HOSTILE[1], "bos": HOSTILE[2]},
+        {"task": IMAGE},
+        {"task": f"{IMAGE}.jsonl"},
+        {"mask": IMAGE},
+        {"limit": IMAGE, "shots": HOSTILE[1], "bos": HOSTILE[2]},
     ):
         visit(page, address, **parameters)
         page.get_by_test_id("stAlert").get_by_text("192.0.2.1").filter(visible=True).first.wait_for()

@@ -18,7 +18,7 @@ def shows(page, name):
 
 
 def test_a_link_opens_that_head_and_its_address_holds(page, address, another_tab):
-    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random&prune_mask=L2H3")
+    page.goto(f"{address}/?precision=fp32&limit=16&order=random&mask=L2H3")
     page.get_by_role("link", name="Open L2H3").click()  # at once, while Prune still measures
     shows(page, "L2H3")
     page.get_by_role("button", name="›").click()
@@ -43,7 +43,7 @@ def test_results_fade_while_another_prompt_is_typed(page, address):
 
 
 def test_heads_clicked_on_a_map_are_in_the_table_and_can_be_pruned(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random")
+    page.goto(f"{address}/?precision=fp32&limit=32&order=random")
     settled_figure(page, questions=32, heads=0)
     page.get_by_role("link", name="Induction").click()
     await_mark(page, "corner")
@@ -62,7 +62,7 @@ def test_heads_clicked_on_a_map_are_in_the_table_and_can_be_pruned(page, address
             assert marked(page, "selection").get_attribute("data-heads") == " ".join(before)
     page.get_by_role("button", name="Prune these", exact=True).click()
     settled_figure(page, heads=5, questions=32)
-    assert "prune_mask=L1H0" in page.url
+    assert "mask=L1H0" in page.url
 
 
 def test_a_color_bar_stays_when_a_control_changes_the_address(page, address):
@@ -81,7 +81,7 @@ def test_a_color_bar_stays_when_a_control_changes_the_address(page, address):
 
 
 def test_what_is_compared_goes_along_and_is_let_go_of_by_one_click(page, address):
-    page.goto(f"{address}/?against=fp32&prune_task=demo_copy&prune_shots=0&prune_limit=32&prune_order=random")
+    page.goto(f"{address}/?against=fp32&task=demo_copy&shots=0&limit=32&order=random")
     await_mark(page, "second figure", model="demo in fp32", questions=32)
     page.get_by_role("link", name="Passage").click()
     await_mark(page, "losses", "measured")

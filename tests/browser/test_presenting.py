@@ -5,11 +5,11 @@ from playwright.sync_api import expect
 from tests.browser.conftest import await_mark, settled_figure
 from tests.embedded import n_at
 
-FEW = "precision=fp32&prune_limit=16&prune_order=random"
+FEW = "precision=fp32&limit=16&order=random"
 MAIN = "document.querySelector('[data-testid=stMain]')"
 MAP = "document.querySelector('.st-key-prune_heads_map').getBoundingClientRect().bottom"
 FITS = f"{MAIN}.scrollHeight <= {MAIN}.clientHeight + 1 && {MAP} > 0.7 * innerHeight"  # and uses the height
-VIEWS = {"Whole": f"/?{FEW}", "Half": f"/?{FEW}&prune_heads=50", "Text": "/passage?passage_text=The+ferry"}
+VIEWS = {"Whole": f"/?{FEW}", "Half": f"/?{FEW}&heads=50", "Text": "/passage?passage_text=The+ferry"}
 
 
 def test_a_presenter_steps_through_saved_views(page, address):
@@ -36,7 +36,7 @@ def test_a_presenter_steps_through_saved_views(page, address):
     page.get_by_text("Copied").wait_for()
     bubble, sidebar = (at.bounding_box() for at in (page.get_by_text("Copied"), page.get_by_test_id("stSidebar")))
     assert 0 <= bubble["x"] and bubble["x"] + bubble["width"] <= sidebar["width"], "whole, within the sidebar"
-    assert "prune_heads=50" in page.evaluate("navigator.clipboard.readText()")
+    assert "heads=50" in page.evaluate("navigator.clipboard.readText()")
     page.get_by_role("button", name="Present", exact=True).click()
     bar = page.locator(".stage.bar")
     bar.get_by_text("1 / 3").wait_for()
@@ -65,6 +65,6 @@ def test_a_presenter_steps_through_saved_views(page, address):
     assert settled_figure(page, heads=n_at(50)) == half
     page.keyboard.press("Escape")
     expect(page.get_by_test_id("stSidebar")).to_be_visible()
-    assert "present" not in page.url and "prune_heads=50" in page.url and not page.evaluate("window.unloaded")
+    assert "present" not in page.url and "heads=50" in page.url and not page.evaluate("window.unloaded")
     icon.evaluate("icon => icon.setAttribute('width', 21)")  # as if drawn in the type of the slide
     assert icon.bounding_box()["width"] == size

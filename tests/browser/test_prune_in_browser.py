@@ -12,7 +12,7 @@ from tests.embedded import n_at
 @pytest.mark.thorough
 @pytest.mark.parametrize("page", THEMES, indirect=True)
 def test_open_move_reload(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random")
+    page.goto(f"{address}/?precision=fp32&limit=32&order=random")
     full = settled_figure(page, questions=32, heads=0)
     assert re.fullmatch(r"\d+\.\d%", full)
 
@@ -21,7 +21,7 @@ def test_open_move_reload(page, address):
     slider.press("End")
     pruned = settled_figure(page, heads=n_at(100), questions=32)
     assert "points" in page.get_by_test_id("stMetricDelta").inner_text()
-    assert "prune_heads=100" in page.url
+    assert "heads=100" in page.url
     await_command(page, "--prune-heads 100")
 
     page.reload()
@@ -30,8 +30,8 @@ def test_open_move_reload(page, address):
 
 
 def test_every_control_is_reached_by_the_keyboard(page, address):
-    asked = "precision=fp32&prune_limit=32&prune_order=random"
-    page.goto(f"{address}/?{asked}&prune_mask=F1")  # no other test measures this curve
+    asked = "precision=fp32&limit=32&order=random"
+    page.goto(f"{address}/?{asked}&mask=F1")  # no other test measures this curve
     settled_figure(page, questions=32)
     open_settings(page)
     page.get_by_label("Questions", exact=True).wait_for()  # controls whose code the browser fetches late
@@ -59,15 +59,15 @@ def test_every_control_is_reached_by_the_keyboard(page, address):
 
 def test_a_cold_permalink(page, app_server, store_folder):
     cold_address, _ = app_server(store_folder)
-    page.goto(f"{cold_address}/?precision=fp32&prune_limit=32&prune_order=random&prune_heads=50&prune_mask=F0")
+    page.goto(f"{cold_address}/?precision=fp32&limit=32&order=random&heads=50&mask=F0")
     settled_figure(page, heads=n_at(50), ffns=1, questions=32)
     page.get_by_role("combobox", name="Model").wait_for()
     assert page.get_by_label("Prune these as well", exact=True).input_value() == "F0"
-    assert "prune_heads=50" in page.url and "prune_mask=F0" in page.url
+    assert "heads=50" in page.url and "mask=F0" in page.url
 
 
 def test_a_picture_and_a_table_are_saved(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random&prune_heads=50")
+    page.goto(f"{address}/?precision=fp32&limit=32&order=random&heads=50")
     # the link of the example comes last, after estimates and perplexity, and the page is drawn once more
     await_mark(page, "curve", "estimated")
     await_mark(page, "perplexity", "measured")
@@ -86,7 +86,7 @@ def test_a_picture_and_a_table_are_saved(page, address):
 def test_the_command_is_in_a_popover_and_the_highlighter_loads_with_it(page, address):
     loaded = []
     page.on("request", lambda sent: loaded.append(sent.url) if "SyntaxHighlighter" in sent.url else None)
-    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random")
+    page.goto(f"{address}/?precision=fp32&limit=16&order=random")
     settled_figure(page, questions=16)
     command = marked(page, "command").first.get_attribute("data-text")
     assert " evaluate " in command and not loaded, "1.5 MB of script for each page load"
@@ -115,7 +115,7 @@ CONTROLS = """() => {
 
 def test_few_controls_and_question_marks_are_in_sight(page, address):
     page.set_viewport_size({"width": 1280, "height": 1000})
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_heads=50")
+    page.goto(f"{address}/?precision=fp32&limit=32&heads=50")
     settled_figure(page, heads=n_at(50), questions=32)
     await_mark(page, "perplexity", "measured")
     keyed(page, "example look").wait_for()

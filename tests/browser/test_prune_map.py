@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import settled_figure
 from tests.embedded import SHAPE, ffns, heads, n_at
 
-START = "precision=fp32&prune_limit=16&prune_shots=1&prune_order=random"
+START = "precision=fp32&limit=16&shots=1&order=random"
 
 
 def field(page):
@@ -19,7 +19,7 @@ def head(page, name):
 
 
 def test_clicks_and_keys_prune_and_restore_and_none_is_lost(page, address):
-    page.goto(f"{address}/?{START}&prune_heads=25")
+    page.goto(f"{address}/?{START}&heads=25")
     settled_figure(page, questions=16, heads=n_at(25))
     by_level, of_level = page.locator(".grid button.pruned"), n_at(25)
     expect(by_level).to_have_count(of_level)
@@ -47,7 +47,7 @@ def test_clicks_and_keys_prune_and_restore_and_none_is_lost(page, address):
 
 
 def test_every_screen_says_in_its_address_what_is_pruned(page, address):
-    page.goto(f"{address}/?{START}&prune_mask=L1H3+F0")
+    page.goto(f"{address}/?{START}&mask=L1H3+F0")
     settled_figure(page, questions=16, heads=1, ffns=1)
     assert f"{heads(1)}, {ffns(1)}" in page.locator(".stMarkdownBadge", has_text="Pruned").first.inner_text()
     for name, path in (("Passage", "passage"), ("Attention", "attention"), ("Induction", "induction")):
@@ -60,4 +60,4 @@ def test_every_screen_says_in_its_address_what_is_pruned(page, address):
     expect(page.get_by_role("button", name="Restore all")).to_have_count(0)
     page.get_by_role("link", name="Prune", exact=True).click()
     settled_figure(page, heads=0, ffns=0)
-    assert "prune_mask" not in page.url and "prune_heads" not in page.url
+    assert "mask" not in page.url and "heads" not in page.url

@@ -29,7 +29,7 @@ def contexts(chromium):
 def views(tiny_opt):
     """Addresses of the same screen with three models: the embedded one, a smeared run, a folder of a tiny OPT."""
     models = ("", "&model=runs/smeared", f"&model={tiny_opt}")
-    return [f"?precision=fp32&prune_limit={LIMIT}&prune_order=random&prune_heads=50{model}" for model in models]
+    return [f"?precision=fp32&limit={LIMIT}&order=random&heads=50{model}" for model in models]
 
 
 def heads_of(page):
@@ -42,7 +42,7 @@ def heads_of(page):
 def test_tabs_with_three_models_all_end_untouched(app_server, tmp_path, contexts, views):
     address, _ = app_server(tmp_path / "results", warm=True)
     counts = (0, 5) if IS_THOROUGH else (5,)
-    pages = [contexts(f"{address}/{view}&prune_shots={shots}") for shots in counts for view in views]
+    pages = [contexts(f"{address}/{view}&shots={shots}") for shots in counts for view in views]
     for page in pages:
         await_mark(page, "figure", "measured", questions=LIMIT)
     assert [heads_of(page) for page in pages] == ["24", "4", "4"] * len(counts), "each has its own figure"

@@ -47,7 +47,7 @@ def test_measure_then_choose_by_name_then_click_a_cell(page, address):
 def test_what_is_clicked_before_the_tasks_are_drawn_loses_none_and_the_address_keeps_the_rest(page, address):
     held = []
     page.route("**/static/js/Multiselect*.js", lambda route: held.append(route))  # fetched where it is first drawn
-    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_order=random")
+    page.goto(f"{address}/?precision=fp32&limit=16&order=random")
     settled_figure(page, questions=16)
     page.get_by_role("link", name="Correlations").click()
     keyed(page, "settings_menu correlations").get_by_text("Settings").click()

@@ -13,10 +13,10 @@ MOST = 60  # Tab stops; there are about 30 before the first slider
 
 
 def open_prune(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_order=random")
+    page.goto(f"{address}/?precision=fp32&limit=32&order=random")
     await_mark(page, "figure", "measured", questions=32)
     at_rest(page)
-    keyed(page, "prune_heads drag").get_by_role("slider").wait_for()
+    keyed(page, "heads drag").get_by_role("slider").wait_for()
     page.get_by_role("combobox", name="Pruning order").wait_for()
 
 
@@ -50,11 +50,11 @@ def test_help_shows_under_the_mouse_and_on_f1(page, address):
     open_settings(page)
     page.get_by_label("Questions", exact=True).focus()
     page.keyboard.press("F1")
-    expect(keyed(page, "prune_limit").get_by_test_id("stTooltipIcon").get_by_role("button")).to_be_focused()
+    expect(keyed(page, "limit").get_by_test_id("stTooltipIcon").get_by_role("button")).to_be_focused()
     tip.wait_for()
     page.keyboard.press("Tab")
     expect(page.get_by_label("Questions", exact=True)).to_be_focused()
 
-    keyed(page, "prune_heads drag").get_by_role("slider").focus()
+    keyed(page, "heads drag").get_by_role("slider").focus()
     page.keyboard.press("F1")
-    keyed(page, "prune_heads drag").get_by_role("tooltip").wait_for()
+    keyed(page, "heads drag").get_by_role("tooltip").wait_for()

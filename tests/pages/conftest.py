@@ -119,7 +119,7 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
 
     def open_app(screen="", run=True, **parameters):
         at = AppTest.from_file(str(REPOSITORY / "app.py"), default_timeout=HANG_S)
-        defaults = {"model": str(tiny_opt), "precision": "fp32", "prune_task": str(questions), "prune_shots": "0"}
+        defaults = {"model": str(tiny_opt), "precision": "fp32", "task": str(questions), "shots": "0"}
         for name, value in (defaults | parameters).items():
             at.query_params[name] = value
         at.wanted_page_hash = page_hash(screen)
@@ -392,7 +392,7 @@ def experiment_of(at):
     from pages.ui.prune.experiment import Experiment
 
     target = runtime.session().target(LoadSpec(at.selectbox(key="model").value, "fp32"))
-    task = TaskSpec(at.selectbox(key="prune_task").value)
-    levels = Levels(task, "random", level(at, "prune_heads") * 10, 0, at.text_input(key="prune_mask").value or "")
+    task = TaskSpec(at.selectbox(key="task").value)
+    levels = Levels(task, "random", level(at, "heads") * 10, 0, at.text_input(key="mask").value or "")
     requests = get_requests(task, None, runtime.store())
     return Experiment(target, None, requests, None, 100, levels.pruning(target.shape))

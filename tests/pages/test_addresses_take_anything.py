@@ -28,7 +28,7 @@ GARBAGE = [
 ]
 BOS = {"bos": "n" * 300}  # in the sidebar, for screens that are not in ONE_EACH
 ONE_EACH = {
-    "prune": {"prune_limit": "1e400", "prune_shots": "", "prune_axis": "", **BOS},
+    "prune": {"limit": "1e400", "shots": "", "axis": "", **BOS},
     "importance": {"importance_what": IMAGE, "importance_tasks": IMAGE, "importance_shots": "nan"},
     "induction": {"induction_score": IMAGE, "induction_shots": ""},
     "head": {"head_tasks": IMAGE, "head_shots": "nan", "head_text": "n" * 300, "head_token": "a\0b"},
@@ -65,8 +65,8 @@ def test_what_is_no_option_is_left_out(text):
     ],
 )
 def test_a_page_with_garbage_says_so_in_one_line_and_works(page, said, open_app):
-    at = open_app(page, run=False, model="demo", prune_order="random", **said)
-    at.query_params.pop("prune_task", None)
+    at = open_app(page, run=False, model="demo", order="random", **said)
+    at.query_params.pop("task", None)
     at.run()
     if not [*at.error, *at.warning]:  # what is wrong is known once the model has read the text
         settled(at)
@@ -80,11 +80,11 @@ def test_a_page_with_garbage_says_so_in_one_line_and_works(page, said, open_app)
 
 
 def test_what_was_put_right_is_said_until_somebody_changes_it(open_app):
-    at = open_app(prune_limit="-5", prune_order="random")
-    assert at.number_input(key="prune_limit").value == 1 and at.query_params["prune_limit"] == "1"
+    at = open_app(limit="-5", order="random")
+    assert at.number_input(key="limit").value == 1 and at.query_params["limit"] == "1"
     assert [each.value for each in at.warning] == ["In the address: Questions “-5” is out of range, 1 is taken."]
-    at.number_input(key="prune_limit").set_value(2).run()
-    assert not at.warning and at.number_input(key="prune_limit").value == 2
+    at.number_input(key="limit").set_value(2).run()
+    assert not at.warning and at.number_input(key="limit").value == 2
 
 
 def test_every_choice_and_number_is_put_right_before_it_is_drawn():
@@ -133,8 +133,8 @@ SAID = {
 @pytest.mark.parametrize("said", SAID)
 def test_an_address_says_several_tasks(said, open_app):
     written, chosen = SAID[said]
-    at = open_app("correlations", run=False, model="demo", prune_order="random", correlations_tasks=written)
-    at.query_params.pop("prune_task", None)
+    at = open_app("correlations", run=False, model="demo", order="random", correlations_tasks=written)
+    at.query_params.pop("task", None)
     at.run()
     box = at.multiselect(key="correlations_tasks")
     assert (

@@ -91,7 +91,7 @@ def test_a_field_that_cannot_be_meant_says_so(open_app):
 
 @pytest.mark.slow("draws two screens")
 def test_prune_leads_to_criteria_compared_on_its_task(open_app):
-    links = open_app(prune_task="demo_copy", prune_shots="1", prune_order="random", prune_limit="16").get("page_link")
+    links = open_app(task="demo_copy", shots="1", order="random", limit="16").get("page_link")
     [query] = [each.proto.query_string for each in links if each.proto.label == "Compare criteria on the bench"]
     command = open_app("bench", **dict(parse_qsl(query))).code[0].value
     assert "compare" in command and "--task demo_copy --shots 1" in command

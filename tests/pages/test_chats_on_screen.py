@@ -9,13 +9,13 @@ from tests.engine.test_chats import TURNS
 from tests.pages.conftest import components, figure, same_on_the_command_line, settled
 
 PROMPT = "Where is Oslo?"
-ORDER = {"continue_order": "random", "passage_order": "random", "prune_order": "random"}
+ORDER = {"continue_order": "random", "passage_order": "random", "order": "random"}
 SCREENS = {
     "continuation": {"continue_prompt": PROMPT, "continue_tokens": "4", "continue_heads": "50"},
     "passage": {"passage_text": "Names that return", "passage_heads": "50"},
-    "": {"prune_heads": "50", "prune_limit": "16"},
+    "": {"heads": "50", "limit": "16"},
 }
-PREFIX = {"continuation": "continue", "passage": "passage", "": "prune"}
+SWITCH = {"continuation": "continue_chat", "passage": "passage_chat", "": "chat"}
 
 
 @pytest.fixture
@@ -31,8 +31,7 @@ def chatty(tiny_opt, tmp_path):
 @pytest.mark.parametrize("screen", SCREENS)
 def test_a_screen_of_chats_shows_what_its_command_prints(screen, chatty, open_app, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    name = f"{PREFIX[screen]}_chat"
-    on = {name: "true" if screen == "" else "As a chat"}
+    on = {SWITCH[screen]: "true" if screen == "" else "As a chat"}
     at = settled(open_app(screen, model=str(chatty), **ORDER, **SCREENS[screen], **on))
     result = same_on_the_command_line(at, capsys)
     assert "--chat" in at.code[0].value and result["cached"]
@@ -49,5 +48,5 @@ def test_a_screen_of_chats_shows_what_its_command_prints(screen, chatty, open_ap
 def test_a_model_without_a_template_is_asked_as_typed(open_app, tiny_opt):
     at = open_app("continuation", continue_chat="As a chat", **ORDER, **SCREENS["continuation"])
     assert not at.error and "--chat" not in at.code[0].value
-    at = open_app(prune_chat="true", **ORDER)
+    at = open_app(chat="true", **ORDER)
     assert "has no chat template" in at.error[0].value

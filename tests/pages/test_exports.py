@@ -17,7 +17,7 @@ from tests.engine.fixtures import write_questions
 from tests.pages.conftest import settled
 
 SCREENS = {
-    "": ({"prune_heads": "40", "prune_order": "random"}, ""),
+    "": ({"heads": "40", "order": "random"}, ""),
     "importance": ({"importance_tasks": "demo_copy", "importance_shots": "0"}, "Measure importance"),
     "induction": ({}, ""),
     "head": ({"head": "L1H2", "head_tasks": "demo_copy", "head_shots": "0"}, "Measure all"),

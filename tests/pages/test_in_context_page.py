@@ -147,7 +147,7 @@ def test_the_screen_opens_on_a_gain_that_the_induction_heads_make(open_app):
     assert drop == pytest.approx(-after.value), "the large points are those that the gain subtracts"
     first = {name: str(value) for name, value in first_choices([], [], is_demo=True).items()}
     assert {name: at.query_params[name] for name in first} == first, "a reload must not prune nothing"
-    assert "prune_mask" not in at.session_state, "a mask that nobody has set is not shared with other screens"
+    assert "mask" not in at.session_state, "a mask that nobody has set is not shared with other screens"
     settled(slide(at, "incontext_heads", 0))
     assert at.number_input(key="incontext_heads").value == 0 and "Without 4" not in said(at)
 

@@ -125,7 +125,7 @@ def test_the_finding_says_what_is_lost_without_the_induction_heads(
     weak = f"Prune these {len(inside) - n_weak} and the {n_weak} weak ones"
     press(at, weak if n_weak else f"Prune the induction heads ({len(inside)})")
     go_to(at, "prune")
-    assert at.text_input(key="prune_mask").value == selection.mask_text(SHAPE, inside["name"].tolist(), False)
+    assert at.text_input(key="mask").value == selection.mask_text(SHAPE, inside["name"].tolist(), False)
 
 
 def test_the_first_task_needs_its_examples_and_suits_the_model():
@@ -150,7 +150,7 @@ def test_a_selected_head_is_selected_everywhere_and_can_be_pruned(open_screen):
     assert "L0H1, L1H3" in said(at)
     next(button for button in at.button if button.label == "Prune these").click().run()
     go_to(at, "prune")  # the browser would stay where it was sent; this one goes where it is told
-    assert at.text_input(key="prune_mask").value == "L0H1 L1H3"
+    assert at.text_input(key="mask").value == "L0H1 L1H3"
 
 
 class State(dict):
@@ -198,7 +198,7 @@ def test_importance_of_all_tasks_brings_their_lines_whichever_screen_measured_it
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")  # nothing ahead: the button is there
     monkeypatch.setattr(overlap, "SHOTS", 0)  # as Prune here
     only_tasks("demo_outfit", "demo_copy")
-    of_prune = {"prune_task": "demo_outfit", "prune_order": "gradient"}
+    of_prune = {"task": "demo_outfit", "order": "gradient"}
     at = open_screen(**of_prune, **unfolded("left"))
     assert "0 of 2 tasks" in said(at)
     press(go_to(at, "prune"), "Measure head and FFN scores")

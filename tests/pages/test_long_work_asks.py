@@ -52,11 +52,11 @@ def test_the_order_of_the_first_drag_is_measured_by_itself_if_that_takes_a_minut
 
 
 def box(at):
-    return at.selectbox(key="prune_order").value
+    return at.selectbox(key="order").value
 
 
 def choose(at, name):
-    at.selectbox(key="prune_order").set_value(name)
+    at.selectbox(key="order").set_value(name)
     return settled(at)
 
 
@@ -66,8 +66,8 @@ def labels(at):
 
 def test_it_opens_with_a_quick_order_until_another_one_is_asked_for(started, capsys):
     at, slots = started
-    assert box(at) == QUICK and at.query_params["prune_order"] == QUICK
-    settled(slide(at, "prune_heads", 50))
+    assert box(at) == QUICK and at.query_params["order"] == QUICK
+    settled(slide(at, "heads", 50))
     assert "4 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at)
     assert SLOW_ORDER not in slots and "accuracy" in slots
     result = same_on_the_command_line(at, capsys)
@@ -84,7 +84,7 @@ def test_it_opens_with_a_quick_order_until_another_one_is_asked_for(started, cap
 
 def test_a_quick_order_is_not_asked_for_if_it_takes_no_longer_than_the_answers(open_app, monkeypatch):
     take_long(monkeypatch, ORDER, QUICK)
-    at = open_app(prune_heads="50")
+    at = open_app(heads="50")
     assert (box(at), figure(at)[0]) == (QUICK, "…") and f"Measure {QUICK} order, about 46 min here" in labels(at)
     monkeypatch.setattr(Workload, "seconds_by_size", lambda *of: 2 * LONG_S)
     assert figure(settled(at))[0] != "…" and f"Measure {ORDER} order, about 46 min here" in labels(at)
@@ -92,7 +92,7 @@ def test_a_quick_order_is_not_asked_for_if_it_takes_no_longer_than_the_answers(o
 
 def test_an_order_that_is_chosen_is_measured_at_a_click_alone(started):
     at, slots = started
-    settled(slide(at, "prune_heads", 50))
+    settled(slide(at, "heads", 50))
     del slots[:]
     choose(at, ORDER)
     assert figure(at)[0] == "…" and box(at) == ORDER and not {"accuracy", SLOW_ORDER, *ORDERS.values()} & {*slots}
@@ -104,10 +104,10 @@ def test_an_order_that_is_chosen_is_measured_at_a_click_alone(started):
 def test_an_order_of_layers_that_takes_long_is_measured_at_a_click(started, monkeypatch):
     at, slots = started
     take_long(monkeypatch, "random")
-    at.selectbox(key="prune_order").set_value("random")
-    at.segmented_control(key="prune_axis").set_value("layers")
+    at.selectbox(key="order").set_value("random")
+    at.segmented_control(key="axis").set_value("layers")
     settled(at)
-    settled(slide(at, "prune_layers", 50))
+    settled(slide(at, "layers", 50))
     assert figure(at)[0] == "…" and SLOW_ORDER not in slots
     button(at, "Measure influence order, about 46 min here").click()
     settled(at)
@@ -116,16 +116,16 @@ def test_an_order_of_layers_that_takes_long_is_measured_at_a_click(started, monk
 
 def test_an_order_that_a_link_names_stays(open_app, monkeypatch):
     take_long(monkeypatch, ORDER)
-    at = open_app(prune_order=ORDER, prune_heads="50")
+    at = open_app(order=ORDER, heads="50")
     assert box(at) == ORDER and figure(at)[0] == "…" and f"Measure {ORDER} order, about 46 min here" in labels(at)
 
 
 def test_another_task_opens_with_an_order_of_its_own(open_app, monkeypatch):
-    at = open_app(prune_order=ORDER, prune_heads="50")
+    at = open_app(order=ORDER, heads="50")
     take_long(monkeypatch, ORDER)
-    at.segmented_control(key="prune_shots").set_value(1)
+    at.segmented_control(key="shots").set_value(1)
     settled(at)
     assert box(at) == QUICK
-    at.segmented_control(key="prune_shots").set_value(0)
+    at.segmented_control(key="shots").set_value(0)
     settled(at)
     assert box(at) == ORDER, "stored"

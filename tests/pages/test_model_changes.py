@@ -13,27 +13,29 @@ def controls():
     from pages.ui.controls.carried import AXES, SCREENS
     from pages.ui.controls.controls import one_listed
     from pages.ui.controls.many_tasks import choose_tasks
-    from pages.ui.controls.sidebar import chosen, draw_sidebar
+    from pages.ui.controls.sidebar import draw_sidebar
+    from pages.ui.controls.study import apply_settings, chosen
     from pages.ui.controls.task_box import task_box
     from pages.ui.page.address import number_field
     from pages.ui.page.widget_writes import hold
 
     st.set_page_config()
     draw_sidebar(compares=False)
+    apply_settings()
     if st.query_params.get("screen") == "another":
         st.stop()
     is_demo, here = chosen().spec.is_demo, st.container()
     names = ["demo_cloze", "demo_copy", "demo_outfit"] if is_demo else ["pairs_plural", "pairs_past", "demo_outfit"]
     choose_tasks("importance", here, chosen())
-    task_box(here, "Task", names, "prune_task")
+    task_box(here, "Task", names, "task")
     one_listed(here, "Task", names, "induction_task", index=1)
     for screen in SCREENS:
+        prefix = "" if screen == "prune" else f"{screen}_"
         for axis in AXES if SCREENS[screen] else ():
-            number_field(
-                here, axis, (0, 100), f"{screen}_{axis}", value=10 if f"{screen}_{axis}" == "passage_heads" else 0
-            )
-        hold(f"{screen}_mask")
-        here.text_input("Mask", key=f"{screen}_mask", bind="query-params")
+            key = f"{prefix}{axis}"
+            number_field(here, axis, (0, 100), key, value=10 if key == "passage_heads" else 0)
+        hold(f"{prefix}mask")
+        here.text_input("Mask", key=f"{prefix}mask", bind="query-params")
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def change_model(at, name):
 
 
 def tasks(at):
-    return at.multiselect[0].value, at.selectbox(key="prune_task").value, at.selectbox(key="induction_task").value
+    return at.multiselect[0].value, at.selectbox(key="task").value, at.selectbox(key="induction_task").value
 
 
 def test_first_tasks_follow_the_model_even_while_another_screen_is_open(drawn):
@@ -69,17 +71,17 @@ def test_first_tasks_follow_the_model_even_while_another_screen_is_open(drawn):
 
 
 def test_tasks_that_the_user_or_an_address_chose_stay(drawn):
-    at = drawn(prune_task="demo_copy", induction_task="demo_outfit")
+    at = drawn(task="demo_copy", induction_task="demo_outfit")
     at.multiselect[0].set_value(["demo_copy"])
     assert tasks(change_model(ran(at), OPT)) == (["demo_copy"], "demo_copy", "demo_outfit")
-    linked = drawn(model=OPT, importance_tasks="demo_copy", prune_task="demo_cloze")
+    linked = drawn(model=OPT, importance_tasks="demo_copy", task="demo_cloze")
     assert tasks(linked)[:2] == (["demo_copy"], "demo_cloze"), "of another model, in a link"
 
 
 def test_another_kind_of_model_opens_unpruned_unless_the_address_prunes(drawn):
-    at = drawn(model=OPT, prune_heads="90", prune_mask="F0")
-    assert (at.number_input(key="prune_heads").value, at.text_input(key="prune_mask").value) == (90, "F0")
-    assert change_model(at, OTHER_OPT).number_input(key="prune_heads").value == 90, "of the same kind"
+    at = drawn(model=OPT, heads="90", mask="F0")
+    assert (at.number_input(key="heads").value, at.text_input(key="mask").value) == (90, "F0")
+    assert change_model(at, OTHER_OPT).number_input(key="heads").value == 90, "of the same kind"
     change_model(at, "demo")
     assert {each.value for each in at.number_input} == {0} and not any(each.value for each in at.text_input[:6])
     at = change_model(drawn(), OPT)

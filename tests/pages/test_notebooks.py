@@ -58,7 +58,7 @@ def test_the_tutorial_finds_what_it_says_and_the_notebook_of_prune_its_numbers(o
     """One after the other in one kernel, each with names of its own. In the short form fewer levels are measured."""
     handed = []
     monkeypatch.setattr(footer, "_draw_files", handed.append)
-    value, _ = figure(open_app("", prune_heads="40", prune_order="random"))
+    value, _ = figure(open_app("", heads="40", order="random"))
     tutorial, of_prune = nbformat.read(TUTORIAL, as_version=4), nbformat.reads(to_notebook(handed[-1]).decode(), 4)
     assert all(cell.outputs for cell in cells_of(tutorial)[1:]), "run python -m tests.write_tutorial"
     sweep = cells_of(tutorial)[-1]

@@ -31,7 +31,7 @@ def click(at, label):
 def test_a_visit_asks_nobody(measures_ahead, screen, open_app, served):
     at = open_app(screen, model=TINY)
     assert "someone/tiny is not on this computer" in said(at)
-    assert screen == "prune" or "prune_task" not in [each.key for each in at.main.selectbox]
+    assert screen == "prune" or "task" not in [each.key for each in at.main.selectbox]
     assert [each.label for each in at.main.button].count("Look it up") == 1
     assert served.requests == []
 
@@ -57,7 +57,7 @@ def rendered(monkeypatch):
 
 
 def test_rows_are_fetched_once_somebody_agrees_in_that_tab(measures_ahead, open_app, served, rendered):
-    there, here = open_app(prune_task="boolq"), open_app(prune_task="piqa")
+    there, here = open_app(task="boolq"), open_app(task="piqa")
     assert "the rows of task piqa are not on this computer" in said(here) and rendered == []
     here.toggle(key="fetch_tasks").set_value(True)
     click(settled(here), "Retry")
@@ -103,10 +103,10 @@ def test_the_embedded_model_is_used_during_a_download(open_app, served):
         time.sleep(0.05)
     assert f"{TINY}: " in at.run().get("progress")[0].proto.text
     at.selectbox(key="model").set_value("demo")
-    at.selectbox(key="prune_task").set_value("demo_copy")
+    at.selectbox(key="task").set_value("demo_copy")
     before = figure(settled(at))
-    slide(at, "prune_heads", 60)
-    assert level(settled(at), "prune_heads") == 60 and figure(at) != before
+    slide(at, "heads", 60)
+    assert level(settled(at), "heads") == 60 and figure(at) != before
     assert offers.downloads().running.key == TINY and hub.is_away(TINY)
     assert f"{TINY} is being downloaded" in [each.value for each in at.sidebar.caption]
     models = at.selectbox(key="model")

@@ -22,7 +22,7 @@ from tests.pages.conftest import N, figure, printed_by_the_program, said
 
 
 def test_the_program_finds_the_accuracy_after_pruning(open_app):
-    at = open_app(prune_mask="L1H2", prune_task="demo_copy", prune_shots="1", prune_same="true")
+    at = open_app(mask="L1H2", task="demo_copy", shots="1", same="true")
     assert printed_by_the_program(at).startswith(f"{figure(at)[0]} right (95% ")
 
 
@@ -44,7 +44,7 @@ def chosen_runs(at):
 
 
 def test_receipts_are_those_of_the_records_that_are_shown(open_app):
-    at = open_app(prune_heads="40")
+    at = open_app(heads="40")
     assert not at.get("popover")[0].proto.popover.open
     at.session_state["measured"] = True
     at.run()

@@ -53,8 +53,8 @@ def test_the_question_begins_after_the_examples_or_at_a_word():
 def test_the_question_shows_the_copied_word_and_leads_to_the_head_that_looks_at_it(
     with_shipped, measures_ahead, open_app
 ):
-    embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
-    at = open_app(**embedded, prune_limit="16", prune_mask="L0H1")  # not shipped, so the model is loaded
+    embedded = {"model": "demo", "precision": "int8", "task": "demo_outfit", "shots": "5"}
+    at = open_app(**embedded, limit="16", mask="L0H1")  # not shipped, so the model is loaded
     [said] = [each.value for each in at.main.markdown if "One of the questions" in each.value]
     assert re.search(r"Decided by:\*\* “.*:violet-background\[\w+\]”", said)
     [link] = [each for each in at.button if each.key == "example look"]
@@ -71,6 +71,6 @@ def test_the_question_shows_the_copied_word_and_leads_to_the_head_that_looks_at_
 
 
 def test_a_task_that_copies_nothing_shows_its_question_alone(open_app):
-    at = open_app(prune_order="random")
+    at = open_app(order="random")
     [said] = [each.value for each in at.main.markdown if "One of the questions" in each.value]
     assert "Decided by" not in said and not [each for each in at.button if each.key == "example look"]

@@ -29,22 +29,22 @@ from tests.pages.conftest import (
 def trained(at):
     """(session, target, train questions) that the page ranks by."""
     target = frame.session().target(LoadSpec(at.selectbox(key="model").value, "fp32"))
-    requests = get_requests(TaskSpec(at.selectbox(key="prune_task").value, split="train"), None, frame.store())
+    requests = get_requests(TaskSpec(at.selectbox(key="task").value, split="train"), None, frame.store())
     return frame.session(), target, select(requests, RANKING_QUESTIONS, "stratified")
 
 
 def test_at_0_nothing_about_layers_is_measured_or_asked(measures_ahead, open_app):
-    at = open_app(prune_order="random", prune_axis="Layers", prune_layers_by="oracle")
-    assert level(at, "prune_layers") == 0 and block_influence(*trained(at)[1:]).stored(trained(at)[0]) is None
+    at = open_app(order="random", axis="Layers", layers_by="oracle")
+    assert level(at, "layers") == 0 and block_influence(*trained(at)[1:]).stored(trained(at)[0]) is None
     assert "--prune-layers" not in at.code[0].value and "layer_order" not in json.dumps(
         [each.value for each in at.code]
     )
-    assert sent(at, "prune_layers")["texts"]["50"] == "1 of 2 layers"
+    assert sent(at, "layers")["texts"]["50"] == "1 of 2 layers"
 
 
 def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
-    at = open_app(prune_order="random", prune_axis="Layers")
-    settled(slide(at, "prune_layers", 50))
+    at = open_app(order="random", axis="Layers")
+    settled(slide(at, "layers", 50))
     influence = block_influence(*trained(at)[1:]).stored(trained(at)[0])
     first = int(influence.argmin())
     assert "4 of 8 heads, 1 of 2 FFNs pruned (1 layer dropped)" in under_figure(at)
@@ -56,10 +56,10 @@ def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
     assert result["cached"] and result["layers_dropped"] == [first]
     assert figure(at)[0] == f"{100 * result['acc']:.1f}%"
     # what pruning by level prunes can be restored by a click, as heads are
-    settled(slide(at, "prune_heads", 50))
+    settled(slide(at, "heads", 50))
     assert "layer dropped" in under_figure(at) and not at.error
-    press(at, "Restore all")
-    assert level(at, "prune_layers") == level(at, "prune_heads") == 0 and "0 of 8 heads" in under_figure(at)
+    press(at, "Restore")
+    assert level(at, "layers") == level(at, "heads") == 0 and "0 of 8 heads" in under_figure(at)
 
 
 @pytest.mark.thorough
@@ -67,8 +67,8 @@ def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
     "by", some_of(["last-first", *(by for by in LAYERS_BY if by not in ("influence", "last-first"))])
 )
 def test_layers_go_in_the_order_that_is_chosen(by, open_app, capsys):
-    at = open_app(prune_order="random", prune_layers="50", prune_layers_by=by)
-    assert at.selectbox(key="prune_layers_by").value == by and "1 layer dropped" in under_figure(at)
+    at = open_app(order="random", layers="50", layers_by=by)
+    assert at.selectbox(key="layers_by").value == by and "1 layer dropped" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and len(result["layers_dropped"]) == 1
     assert by != "last-first" or result["layers_dropped"] == [1]
@@ -76,8 +76,8 @@ def test_layers_go_in_the_order_that_is_chosen(by, open_app, capsys):
 
 
 def test_the_curve_runs_over_layers_and_a_hand_that_moves_measures_nothing(measures_ahead, open_app):
-    at = open_app(prune_order="random", prune_layers="50")
-    at.segmented_control(key="prune_axis").set_value("layers")
+    at = open_app(order="random", layers="50")
+    at.segmented_control(key="axis").set_value("layers")
     settled(at)
     if "Measure the curve" in labels(at):  # else it was, while idle
         press(at, "Measure the curve")
@@ -85,7 +85,7 @@ def test_the_curve_runs_over_layers_and_a_hand_that_moves_measures_nothing(measu
     assert [row["level"] for row in points] == [level / 10 for level in range(11)]
     assert {row["pruned"] for row in points} == {"0 heads, 0 FFNs", "4 heads, 1 FFN", "8 heads, 2 FFNs"}
     before, puts = worker_state(), frame.store().n_puts
-    slide(at, "prune_layers", 100, moving=True).run()
+    slide(at, "layers", 100, moving=True).run()
     assert not at.exception and worker_state() == before and frame.store().n_puts == puts
     assert figure(at)[1] == "measured before" and "(2 layers dropped)" in under_figure(at)
-    assert "· measured" in sent(at, "prune_layers")["texts"]["100"]
+    assert "· measured" in sent(at, "layers")["texts"]["100"]

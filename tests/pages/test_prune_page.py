@@ -57,14 +57,14 @@ def test_the_full_model_is_measured_first_then_a_moved_slider_measures_the_prune
     assert f"of {N}** right" in under_figure(at)
     assert "0 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at)
     assert len(charts_of(at)) == 1, "the curve; heads and FFNs are components"
-    assert at.text_input(key="prune_mask").placeholder == "such as L0H3 L1H* F1", "a model of 2 layers and 4 heads"
+    assert at.text_input(key="mask").placeholder == "such as L0H3 L1H* F1", "a model of 2 layers and 4 heads"
     x = experiment_of(at)
     known = replace(x, train=get_requests(replace(x.task, split="train"), None, frame.store())).known(frame.session())
     assert known.heads is not None and known.ffns is not None, "so that a slider's first move can say something"
     assert x.at("heads", 500).mask(known).n_heads_pruned == 4
     assert "top by " in words_of(at, "heads") and "FFNs pruned; " in words_of(at, "ffns")
-    slide(at, "prune_heads", 50)
-    slide(at, "prune_ffns", 50)
+    slide(at, "heads", 50)
+    slide(at, "ffns", 50)
     settled(at)
     value, _ = figure(at)
     assert "Too few questions for a verdict" in under_figure(at) and "The full model: " in under_figure(at)
@@ -150,24 +150,24 @@ def click(at, what, number, parts, pruned):
 
 
 def test_a_click_on_the_map_prunes_and_restores_on_top_of_the_levels(open_app, capsys):
-    at = open_app(prune_order="random", prune_heads="25")
+    at = open_app(order="random", heads="25")
     by_level = [map["pruned"] for map in components(at) if "shade" in map]
     gone = by_level[0].index(True)
     click(at, "heads", 1, [gone], False)
     settled(at)
     name = f"L{gone // 4}H{gone % 4}"
-    assert at.text_input(key="prune_mask").value == f"keep {name}"
+    assert at.text_input(key="mask").value == f"keep {name}"
     assert "1 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and result["heads_pruned"] == 1 and name not in result["mask"].split()
     click(at, "heads", 1, [gone], False)  # the same once more is the same click
     click(at, "ffns", 1, [1], True)
     settled(at)
-    assert at.text_input(key="prune_mask").value == f"F1 keep {name}"
+    assert at.text_input(key="mask").value == f"F1 keep {name}"
     assert "1 of 8 heads, 1 of 2 FFNs pruned" in under_figure(at)
     click(at, "heads", 2, [gone], True)
     settled(at)
-    assert at.text_input(key="prune_mask").value == "F1"
+    assert at.text_input(key="mask").value == "F1"
     assert "2 of 8 heads, 1 of 2 FFNs pruned" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and "F1" in result["mask"] and result["heads_pruned"] == 2
@@ -175,38 +175,38 @@ def test_a_click_on_the_map_prunes_and_restores_on_top_of_the_levels(open_app, c
     for told in ({"edits": 3}, {"edits": [{"number": "x"}]}, {"edits": [{"number": 3, "parts": [99], "pruned": True}]}):
         at.session_state["prune_heads_map"] = told
         at.run()
-        assert not at.exception and at.text_input(key="prune_mask").value == "F1"
+        assert not at.exception and at.text_input(key="mask").value == "F1"
 
 
 def test_a_browser_that_has_not_drawn_what_was_clicked_does_not_undo_it(open_app):
-    at = open_app(prune_order="random")
+    at = open_app(order="random")
     click(at, "heads", 1, [5], True).run()
-    assert at.text_input(key="prune_mask").value == "L1H1"
-    at.text_input(key="prune_mask").set_value("").run()  # what a timer's run brings along from before
-    assert at.text_input(key="prune_mask").value == "L1H1"
+    assert at.text_input(key="mask").value == "L1H1"
+    at.text_input(key="mask").set_value("").run()  # what a timer's run brings along from before
+    assert at.text_input(key="mask").value == "L1H1"
 
 
 def test_a_repeated_question_needs_no_job_and_no_model(open_app):
-    first = figure(open_app(prune_order="random", prune_heads="50"))
+    first = figure(open_app(order="random", heads="50"))
     frame.jobs().close(WAIT_S)
     frame.store().close()
     st.cache_resource.clear()  # as after a restart
-    again = open_app(prune_order="random", prune_heads="50")
+    again = open_app(order="random", heads="50")
     assert figure(again) == first
     assert frame.session().models.loaded is None
     assert frame.jobs().snapshot("accuracy") is None
 
 
 def test_the_curve_says_what_it_starts_from_and_is_measured_in_the_background(open_app):
-    at = open_app(prune_order="random")
+    at = open_app(order="random")
     for heads, ffns, mask, starts in (
         (50, 0, "", ""),
         (50, 50, "L0H1", "in addition to “L0H1”, 50% of FFNs"),
         (0, 0, "L0H0 L0H2 L1H1 L1H3 F1 keep L0H1 L0H3 L1H0 F0", "in addition to 4 heads and 1 FFN"),
         (0, 0, "", ""),
     ):
-        at.text_input(key="prune_mask").set_value(mask)
-        settled(slide(slide(at, "prune_heads", heads), "prune_ffns", ffns))
+        at.text_input(key="mask").set_value(mask)
+        settled(slide(slide(at, "heads", heads), "ffns", ffns))
         title = f"Attention heads pruned {starts}".rstrip()
         assert f'"title": "{title}"' in json.dumps(charts_of(at)[0], ensure_ascii=False)
         assert at.get("vega_lite_chart")[0].proto.alt.endswith(f" The curve is {starts}." if starts else " right.")
@@ -225,9 +225,9 @@ def words_of(at, what):
 
 
 def test_a_cancelled_run_waits_for_the_user(open_app, gate):
-    at = open_app(prune_order="random")
+    at = open_app(order="random")
     gate.occupy()
-    slide(at, "prune_heads", 50).run()
+    slide(at, "heads", 50).run()
     assert "waiting" in at.progress[0].text
     button(at, "Cancel").click().run()
     gate.go_on.set()
@@ -242,13 +242,13 @@ def test_a_ranking_that_is_measured_or_stopped_is_named_with_its_own_count(open_
     real = rankings_of.importance
     monkeypatch.setattr(rankings_of, "importance", lambda *given: gate.held(real(*given), Progress(48, 64)))
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
-    at = open_app(prune_mask="L0H1")
-    slide(at, "prune_heads", 50).run()
+    at = open_app(mask="L0H1")
+    slide(at, "heads", 50).run()
     assert gate.reached.wait(WAIT_S)
     at.run()
     assert [each.text for each in at.progress] == ["Ranking heads: 48 of 64 done"]
     assert "about 4 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at)
-    assert sent(at, "prune_heads")["texts"]["50"] == "about 4 of 8 heads"
+    assert sent(at, "heads")["texts"]["50"] == "about 4 of 8 heads"
     button(at, "Cancel").click().run()
     assert [each.text for each in at.progress] == ["Ranking heads: stopping"]
     gate.go_on.set()
@@ -257,16 +257,16 @@ def test_a_ranking_that_is_measured_or_stopped_is_named_with_its_own_count(open_
 
 
 def test_a_moved_slider_and_a_moving_hand_abandon_what_is_being_measured(open_app, gate):
-    at, keys = open_app(prune_order="random"), []
+    at, keys = open_app(order="random"), []
     gate.occupy()
     for percent in (20, 30, 50):
-        slide(at, "prune_heads", percent).run()
+        slide(at, "heads", percent).run()
         keys.append(frame.jobs().snapshot("accuracy").key)
     assert len(set(keys)) == 3 and not frame.jobs().snapshot("accuracy").finished
-    slide(at, "prune_heads", 60, moving=True).run()
+    slide(at, "heads", 60, moving=True).run()
     assert frame.jobs().snapshot("accuracy") is None
     gate.go_on.set()
-    settled(slide(at, "prune_heads", 50))
+    settled(slide(at, "heads", 50))
     assert "4 of 8 heads" in under_figure(at) and f"of {N}** right" in under_figure(at)
     assert button(at, "Measure the curve"), "levels 20 and 30 were never measured"
 
@@ -277,24 +277,24 @@ def curve(at):
 
 
 def test_a_moving_hand_shows_an_estimate_and_measures_nothing(measures_ahead, open_app):
-    at = open_app(prune_order="random")
+    at = open_app(order="random")
     before, puts = worker_state(), frame.store().n_puts
-    slide(at, "prune_heads", 45, moving=True).run()
+    slide(at, "heads", 45, moving=True).run()
     assert not at.exception and worker_state() == before and frame.store().n_puts == puts
     assert figure(at)[1] == "estimate, not measured" and "≈" in figure(at)[0]
     assert "3 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at) and "of 20 questions" not in under_figure(at)
     assert sum(next(each for each in components(at) if "shade" in each)["pruned"]) == 3
-    assert level(at, "prune_heads") == 0 and "--prune-heads" not in at.code[0].value
+    assert level(at, "heads") == 0 and "--prune-heads" not in at.code[0].value
     [hand] = curve(at)["hand"]
     assert hand["level"] == 0.45 and figure(at)[0] == f"≈ {100 * hand['estimated']:.0f}%"
     assert not curve(at)["now"], "nothing is measured there"
-    slide(at, "prune_heads", 0, moving=True).run()
+    slide(at, "heads", 0, moving=True).run()
     assert figure(at)[1] == "measured before" and not curve(at)["hand"] and len(curve(at)["now"]) == 1
-    settled(slide(at, "prune_heads", 50))
+    settled(slide(at, "heads", 50))
     assert "4 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at) and not curve(at)["hand"]
     assert f"of {N}** right" in under_figure(at)
-    settled(slide(at, "prune_heads", 45))
-    settled(slide(at, "prune_heads", 0))
+    settled(slide(at, "heads", 45))
+    settled(slide(at, "heads", 0))
     assert 0.45 in [row["level"] for row in curve(at)["points"]], "a measured level stays"
 
 
@@ -306,10 +306,10 @@ def test_estimates_are_the_engines(measures_ahead, open_app, questions):
 
     for file in (questions, questions.with_suffix(".train.jsonl")):  # so that some estimates are shown, and some not
         file.write_text(file.read_text().replace('[" ', '["exactly ').replace(', " ', ', "exactly '))
-    at = open_app(prune_order="random", prune_heads="20")  # measured without the typed mask: says nothing with it
-    at.text_input(key="prune_mask").set_value("L1H0")
+    at = open_app(order="random", heads="20")  # measured without the typed mask: says nothing with it
+    at.text_input(key="mask").set_value("L1H0")
     for percent in (20, 40, 60, 80):
-        settled(slide(at, "prune_heads", percent))
+        settled(slide(at, "heads", percent))
     x = experiment_of(at)
     session, shape = frame.session(), x.shape
     found = gradients(x.target, x.questions).stored(session)
@@ -327,7 +327,7 @@ def test_estimates_are_the_engines(measures_ahead, open_app, questions):
     for row, place in zip(rows, places, strict=True):
         expected = calibration.corrected[place] if calibration.is_shown[place] else np.nan
         assert row["estimated"] == pytest.approx(expected, abs=1e-9, nan_ok=True)
-    texts = sent(at, "prune_heads")["texts"]
+    texts = sent(at, "heads")["texts"]
     assert "measured" in texts["60"] and "estimate" in texts["100"]
     assert "fast estimate" in said(at)
 
@@ -369,7 +369,7 @@ def test_estimates_beyond_the_budget_are_a_button_that_says_what_they_cost(open_
     takes_s = {"gradient": 130.0}
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     monkeypatch.setattr(Workload, "seconds", lambda work, *given: sum(takes_s.get(kind, 0) for kind in work.characters))
-    at = open_app(prune_order="random")
+    at = open_app(order="random")
     assert frame.jobs().snapshot("gradients") is None and not curve(at)["estimates"], "nobody has asked"
     press(at, "Measure estimates, about 2 min here")
     assert len(curve(at)["estimates"]) == 21 and "Measure estimates" not in " ".join(labels(at))
@@ -377,12 +377,12 @@ def test_estimates_beyond_the_budget_are_a_button_that_says_what_they_cost(open_
 
 def test_a_budget_that_is_no_number_is_one_line(open_app, monkeypatch):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "soon")
-    at = open_app(prune_order="random")
+    at = open_app(order="random")
     assert ["give seconds" in error.value for error in at.error] == [True]
 
 
 def test_the_panel_of_what_pruning_saves(open_app):
-    at = open_app(prune_order="random", prune_heads="50", prune_cost="true")
+    at = open_app(order="random", heads="50", prune_cost="true")
     table = next(each.value for each in at.markdown if "| Sliced |" in each.value)
     assert table.count("—") == 3, "no time is measured yet"
     assert "| Parameters without embeddings |" in table, "the sidebar counts them"
@@ -406,15 +406,15 @@ def test_the_panel_of_what_pruning_saves(open_app):
 
 def test_tokens_a_second_say_how_long_they_take_on_a_slow_model(open_app, monkeypatch):
     monkeypatch.setattr(measurement, "seconds_for", lambda store, target, kind, characters: characters / 1000)
-    at = open_app(prune_order="random", prune_heads="50", prune_cost="true")
+    at = open_app(order="random", heads="50", prune_cost="true")
     [label] = [label for label in labels(at) if label.startswith("Measure tokens a second")]
     # 16 turns of 256 tokens and 32 that stand for 20 each, of 4 characters, at 1,000 a second
     assert label.endswith(f"about {in_time(16 * (256 + 32 * 20) * 4 / 1000)} here")
 
 
 def test_the_pruned_model_is_exported_without_its_dropped_layers(open_app, tmp_path, capsys):
-    levels = {"prune_heads": "50", "prune_layers": "50"}
-    at = open_app(prune_order="random", prune_export="true", prune_export_form="Small", **levels)
+    levels = {"heads": "50", "layers": "50"}
+    at = open_app(order="random", prune_export="true", prune_export_form="Small", **levels)
     [sizes] = [each.value for each in at.markdown if "on disk" in each.value]
     at.text_input(key="prune_export_folder").set_value(str(tmp_path / "taken")).run()
     (tmp_path / "taken").mkdir()
@@ -438,32 +438,32 @@ def test_the_pruned_model_is_exported_without_its_dropped_layers(open_app, tmp_p
 
 
 def test_the_address_seeds_every_control_of_a_page_opened_by_its_own_address(open_app):
-    address = {"bos": "off", "prune_shots": "1", "prune_limit": "7", "prune_heads": "40", "prune_ffns": "100"}
-    at = open_app(run=False, prune_order="random", **address)
+    address = {"bos": "off", "shots": "1", "limit": "7", "heads": "40", "ffns": "100"}
+    at = open_app(run=False, order="random", **address)
     at.switch_page("pages/prune.py")
     settled(at)
     assert at.selectbox(key="bos").value == "off" and at.sidebar.selectbox(key="model")
-    assert at.number_input(key="prune_limit").value == 7 and level(at, "prune_heads") == 40
+    assert at.number_input(key="limit").value == 7 and level(at, "heads") == 40
     command = at.code[0].value
     assert "--no-bos" in command and "--shots 1 --limit 7" in command and "--prune-ffns 100" in command
     assert "of 7** right" in under_figure(at)
 
 
 def test_nonsense_in_the_address_is_put_right(open_app):
-    nonsense = {"precision": "int3", "prune_heads": "4000", "prune_shots": "99", "prune_order": "best"}
-    at = open_app(**nonsense, prune_layers="50", prune_layers_by="magic")
-    assert level(at, "prune_heads") == 100, "the nearest that is allowed"
-    assert at.selectbox(key="prune_order").value == rankings_of.QUICK, "as without an order in the address"
-    assert at.selectbox(key="prune_layers_by").value == "influence" and "magic" in at.warning[0].value
+    nonsense = {"precision": "int3", "heads": "4000", "shots": "99", "order": "best"}
+    at = open_app(**nonsense, layers="50", layers_by="magic")
+    assert level(at, "heads") == 100, "the nearest that is allowed"
+    assert at.selectbox(key="order").value == rankings_of.QUICK, "as without an order in the address"
+    assert at.selectbox(key="layers_by").value == "influence" and "magic" in at.warning[0].value
     assert "--shots 5" in at.code[0].value
 
 
 @pytest.mark.parametrize(
     "parameters, line",
     [
-        ({"prune_mask": "L99H0"}, "'L99H0'"),
+        ({"mask": "L99H0"}, "'L99H0'"),
         ({"model": "/no/such/folder"}, "/no/such/folder"),
-        ({"prune_task": "no_such_task"}, "'no_such_task'"),
+        ({"task": "no_such_task"}, "'no_such_task'"),
         ({"data_dir": "/no/such/data"}, "/no/such/data"),
     ],
 )
@@ -476,7 +476,7 @@ def test_bad_input_is_one_plain_line(open_app, parameters, line):
 def test_the_table_of_answers(open_app):
     from pages.ui.prune.tables import answers_csv
 
-    at = open_app(prune_order="random", prune_heads="50")
+    at = open_app(order="random", heads="50")
     table = pd.read_csv(io.BytesIO(answers_csv(recalled(at))))
     assert len(table) == N * 3 and table["question"].nunique() == N
     right = table[table["pruned_chosen"] & table["gold"]]
@@ -505,10 +505,10 @@ def published(monkeypatch, *rows):
 
 def test_what_was_published_of_the_full_model_stands_beside(open_app, tiny_opt, monkeypatch):
     published(monkeypatch, (tiny_opt, "demo_copy", 0, False, "acc", 0.4567), (tiny_opt, "demo_copy", 1, True, "acc", 1))
-    of_task = {"prune_task": "demo_copy", "prune_shots": "0", "prune_limit": "16", "prune_order": "random"}
+    of_task = {"task": "demo_copy", "shots": "0", "limit": "16", "order": "random"}
     for more, words in (
         ({}, "**45.7%** (without BOS)"),  # the tiny model's own tokenizer puts a beginning token in front
-        ({"prune_shots": "1"}, "**100.0%** (other examples)"),
+        ({"shots": "1"}, "**100.0%** (other examples)"),
     ):
         assert f"Full model as published: {words}" in under_figure(open_app(**of_task | more))
-    assert "published" not in under_figure(open_app(**of_task | {"prune_shots": "5"}))
+    assert "published" not in under_figure(open_app(**of_task | {"shots": "5"}))

@@ -32,10 +32,10 @@ def of_store(at, title="The ferry"):
 
 
 def test_it_is_measured_behind_the_accuracy_under_the_same_mask(measures_ahead, open_app, capsys):
-    at = open_app(prune_order="random", prune_perplexity="true")
+    at = open_app(order="random", prune_perplexity="true")
     [full, _] = of_store(at)
     assert said(at) == f"Perplexity of The ferry: **{perplexity._four_digits(full.a_token)}**", "one number"
-    settled(slide(at, "prune_heads", 50))
+    settled(slide(at, "heads", 50))
     full, pruned = of_store(at)
     differs = change(full, pruned)
     first, second = said(at).split("  \n")
@@ -56,9 +56,9 @@ def test_it_is_measured_behind_the_accuracy_under_the_same_mask(measures_ahead, 
 
 
 def test_the_text_is_in_the_address_and_the_user_s_own_is_measured_too(measures_ahead, open_app):
-    at = open_app(prune_text="Three languages", prune_heads="50", prune_order="random")
+    at = open_app(prune_text="Three languages", heads="50", order="random")
     assert said(at).startswith("Perplexity of Three languages: **")
-    at = open_app(run=False, prune_text="*mine*", prune_heads="50", prune_order="random")
+    at = open_app(run=False, prune_text="*mine*", heads="50", order="random")
     at.session_state[OWN] = Chosen("*mine*", "The river was low that summer. " * 20)
     at = settled(at)
     assert said(at).startswith(r"Perplexity of \*mine\*: **")
@@ -68,16 +68,16 @@ def test_the_text_is_in_the_address_and_the_user_s_own_is_measured_too(measures_
 
 def test_more_than_the_budget_is_a_button_and_not_begun(open_app, monkeypatch):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
-    at = open_app(prune_heads="50", prune_order="random")
+    at = open_app(heads="50", order="random")
     assert said(at) == "" and runtime.jobs().snapshot(perplexity.SLOT) is None
     press(at, "Measure perplexity")
     assert "nats a token" in said(at)
 
 
 def test_a_moving_slider_measures_and_reads_nothing(open_app, monkeypatch):
-    at = open_app(prune_order="random")
+    at = open_app(order="random")
     fails = {"steps": lambda *_: pytest.fail("read while a slider moves")}
     monkeypatch.setattr(perplexity, "both", lambda *given: replace(both(*given), **fails))
     before = runtime.store().n_puts
-    slide(at, "prune_heads", 30, moving=True).run()
+    slide(at, "heads", 30, moving=True).run()
     assert said(at).endswith(": …") and runtime.store().n_puts == before and not under_way([perplexity.SLOT])

@@ -70,7 +70,7 @@ def test_what_a_question_says_is_no_markup(text):
 
 
 def test_the_list_opens_a_question_with_its_solved_examples(open_app, questions):
-    at = open_app(prune_order="random", prune_mask="L0H0-2 L1H*", prune_shots="1", prune_questions="true")
+    at = open_app(order="random", mask="L0H0-2 L1H*", shots="1", prune_questions="true")
     x = experiment_of(at)
     asked = get_requests(TaskSpec(str(questions), 1), None, runtime.store())
     x = type(x)(**{**vars(x), "judged": asked})
@@ -93,7 +93,7 @@ def test_the_list_opens_a_question_with_its_solved_examples(open_app, questions)
 
 @pytest.mark.slow("opens a screen")
 def test_a_log_of_the_harness_is_shown_next_to_the_full_model_s_answers(open_app, questions, tiny_opt, tmp_path):
-    at = open_app(prune_order="random", prune_questions="true")
+    at = open_app(order="random", prune_questions="true")
     samples = tmp_path / "samples_boats.jsonl"
     asked = Evaluate(model=str(tiny_opt), precision="fp32", task=str(questions), questions_out=str(samples))
     ours = asked.run(runtime.session()).value

@@ -38,42 +38,42 @@ def choose(at, name):
 
 
 def test_stories_set_the_controls_and_tell_what_came_out(with_shipped, open_app):
-    embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
-    embedded |= {"prune_labels": "Shuffled", "prune_heads": "20"}
-    at = open_app(**embedded, prune_limit="48", prune_order="random")
+    embedded = {"model": "demo", "precision": "int8", "task": "demo_outfit", "shots": "5"}
+    embedded |= {"labels": "Shuffled", "heads": "20"}
+    at = open_app(**embedded, limit="48", order="random")
     choose(at, "heads")
-    assert at.segmented_control(key="prune_labels").value == "true"
+    assert at.segmented_control(key="labels").value == "true"
     found = induction_heads()
-    assert at.text_input(key="prune_mask").value == found.text() and level(at, "prune_heads") == 0
+    assert at.text_input(key="mask").value == found.text() and level(at, "heads") == 0
     assert found.text() in said(at) and "The story holds here." in said(at)
     before = re.findall(r"([\d.]+) → [\d.]+% right", said(at))
     assert len(before) == 3 and before[0] == before[1], "one full model on one set of questions"
     titles = {layer["encoding"].get("x", {}).get("title") for layer in charts_of(at)[0]["layer"]}
     assert f"Attention heads pruned in addition to “{found.text()}”" in titles
     choose(at, "others")
-    others = parse_mask(at.text_input(key="prune_mask").value, SHAPE)
+    others = parse_mask(at.text_input(key="mask").value, SHAPE)
     assert others.n_heads_pruned == found.n_heads_pruned
     assert (np.array(others.heads) | np.array(found.heads)).all(), "none of them is one of the induction heads"
     choose(at, "control")
-    assert at.selectbox(key="prune_task").value == "demo_question"
-    assert at.text_input(key="prune_mask").value == found.text()
+    assert at.selectbox(key="task").value == "demo_question"
+    assert at.text_input(key="mask").value == found.text()
     choose(at, "heads")
-    assert at.selectbox(key="prune_task").value == "demo_outfit", "what is told by examples is asked with examples"
+    assert at.selectbox(key="task").value == "demo_outfit", "what is told by examples is asked with examples"
 
 
 def test_a_link_to_a_story_alone_sets_the_controls_too(with_shipped, open_app):
-    link = {"model": "demo", "precision": "int8", "prune_story": NAME, "prune_limit": "16"}
+    link = {"model": "demo", "precision": "int8", "prune_story": NAME, "limit": "16"}
     at = open_app(run=False, **link)
-    del at.query_params["prune_task"], at.query_params["prune_shots"]
+    del at.query_params["task"], at.query_params["shots"]
     settled(at)
-    assert at.text_input(key="prune_mask").value == induction_heads().text()
-    at = open_app(**link, prune_mask="L0H1")
-    assert at.text_input(key="prune_mask").value == "L0H1", "a link that says more is what it says"
+    assert at.text_input(key="mask").value == induction_heads().text()
+    at = open_app(**link, mask="L0H1")
+    assert at.text_input(key="mask").value == "L0H1", "a link that says more is what it says"
 
 
 def test_a_model_that_cannot_be_asked_is_shown_a_text(open_app, monkeypatch):
     monkeypatch.setattr(stories, "cast_from", lambda *needs: None)
-    at = open_app(prune_order="random", prune_story=NAME)
+    at = open_app(order="random", prune_story=NAME)
     assert story.UNASKED in said(at)
     choose(at, "heads")
     assert not at.exception and "See it on a text" in labels(at)
@@ -121,7 +121,7 @@ def test_a_story_asks_a_task_that_takes_something_from_its_context(preferred, ma
 @pytest.mark.parametrize(("task", "shots", "main"), [("demo_pet", 0, TaskSpec("demo_pet", 5)),
                                                      ("/a/mine.jsonl", 0, TaskSpec("/a/mine.jsonl", 0))])  # fmt: skip
 def test_a_story_keeps_the_task_that_is_chosen_and_ones_own_questions(monkeypatch, task, shots, main):
-    monkeypatch.setattr(stories.st, "session_state", {"prune_task": task, "prune_shots": shots})
+    monkeypatch.setattr(stories.st, "session_state", {"task": task, "shots": shots})
     cast = stories.cast_of(SimpleNamespace(data_dir=None, spec=LoadSpec("demo")))
     assert (cast.main, cast.control) == (main, TaskSpec("demo_question", 0))
 
@@ -161,10 +161,10 @@ def test_how_far_names_the_first_detectable_loss_and_the_cliff():
 @pytest.mark.slow("measures eleven levels of the embedded model, which has something to lose")
 def test_prune_and_a_sweep_give_one_answer(open_app):
     """The same task, shots and number of questions: what the story marks is what `sweep` writes."""
-    embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_copy", "prune_shots": "0"}
-    at = open_app(**embedded, prune_limit="48", prune_story="How far?")
+    embedded = {"model": "demo", "precision": "int8", "task": "demo_copy", "shots": "0"}
+    at = open_app(**embedded, limit="48", prune_story="How far?")
     [mark] = [each.proto.body for each in at.get("html") if 'data-mark="far"' in each.proto.body]
-    assert 'data-state="read"' in mark and f"{level(at, 'prune_heads')}%" in said(at)
+    assert 'data-state="read"' in mark and f"{level(at, 'heads')}%" in said(at)
     run = RequestRun(session(), silent)
     asked = {"model": "demo", "precision": "int8", "tasks": "demo_copy", "shots": "0", "limit": 48}
     [point] = Sweep(**asked, order=ORDER, out="sweep.csv").measure(run).fields["break_points"]["heads"]
@@ -175,11 +175,11 @@ def test_prune_and_a_sweep_give_one_answer(open_app):
 
 
 def test_a_story_closes_when_its_heads_or_its_task_are_left(with_shipped, open_app):
-    embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
-    at = choose(open_app(**embedded, prune_limit="16"), "heads")
+    embedded = {"model": "demo", "precision": "int8", "task": "demo_outfit", "shots": "5"}
+    at = choose(open_app(**embedded, limit="16"), "heads")
     assert "Expect:" in said(settled(at)), "it stays while nothing is changed"
-    settled(at.text_input(key="prune_mask").set_value("L0H0").run())
+    settled(at.text_input(key="mask").set_value("L0H0").run())
     assert "Expect:" not in said(at) and at.session_state["prune_story"] is None
     choose(at, "control")
-    settled(at.selectbox(key="prune_task").set_value("demo_copy").run())
+    settled(at.selectbox(key="task").set_value("demo_copy").run())
     assert "Expect:" not in said(at)

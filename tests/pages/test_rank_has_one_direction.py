@@ -35,7 +35,7 @@ def test_every_screen_gives_the_same_ranks():
 
 @pytest.mark.parametrize("ranking, first", [("importance", {5, 6, 7, 8}), ("reversed", {1, 2, 3, 4})])
 def test_what_prune_removes_by_importance_has_the_last_ranks(ranking, first, open_app):
-    at = open_app(prune_order=ranking, prune_limit="16", prune_heads="50")
+    at = open_app(order=ranking, limit="16", heads="50")
     [heads] = [data for data in components(at) if len(data.get("names", [])) == 8]
     ranks = dict(zip(heads["rank"], heads["pruned"], strict=True))
     assert {rank for rank, is_pruned in ranks.items() if is_pruned} == first

@@ -19,7 +19,7 @@ def close(values):
 
 @pytest.mark.slow("measures a screen's numbers twice")
 def test_prune(shown_on, asked, questions):
-    [large], tables = shown_on("", prune_heads="40", prune_order="random")
+    [large], tables = shown_on("", heads="40", order="random")
     result = headroom.Evaluate(**asked, task=str(questions), prune_heads="40", order="random").run()
     assert f"{100 * result.frame()['acc'].item():.1f}%" == large and not result.fields["cached"]
     assert result.fields["heads_pruned"] == tables["Heads"]["pruned"].sum() > 0

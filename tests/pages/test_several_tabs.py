@@ -56,10 +56,10 @@ def test_a_waiting_tab_says_for_what_and_goes_on_by_itself(tmp_path, monkeypatch
 
 
 def test_tabs_with_different_views_keep_their_figures(open_app, monkeypatch):
-    tabs, views = Tabs(monkeypatch), {"one": {"prune_limit": "16"}, "two": {"prune_limit": "18"}}
+    tabs, views = Tabs(monkeypatch), {"one": {"limit": "16"}, "two": {"limit": "18"}}
     pages, figures = {}, {}
     for tabs.now, view in views.items():
-        pages[tabs.now] = open_app(prune_heads="50", prune_order="random", **view)
+        pages[tabs.now] = open_app(heads="50", order="random", **view)
         figures[tabs.now] = figure(pages[tabs.now])
     measured = runtime.jobs().put
     monkeypatch.setattr(runtime.jobs(), "put", lambda slot, job, again=False: put.append(slot) or measured(slot, job))
@@ -74,7 +74,7 @@ def test_what_a_closed_tab_held_is_forgotten(open_app, monkeypatch):
     tabs = Tabs(monkeypatch)
     monkeypatch.setattr("engine.jobs.MOST_CLOSED", 0)
     for tabs.now in ("closed", "open"):
-        at = settled(open_app(prune_limit="16", run=False))
+        at = settled(open_app(limit="16", run=False))
         runtime.notes()["tab"] = tabs.now
     assert {tab for tab, _ in runtime.jobs()._slots.held} >= {"closed", "open"}
     tabs.closed.add("closed")

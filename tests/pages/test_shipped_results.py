@@ -62,8 +62,8 @@ def test_a_default_view_is_shown_at_once(view, kernels, empty_store, monkeypatch
 
 
 def test_the_headline_of_the_first_visit_is_what_the_story_measured(empty_store, open_app):
-    first = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
-    full, pruned = (open_app("prune", **first, prune_heads=heads).get("html") for heads in ("0", "50"))
+    first = {"model": "demo", "precision": "int8", "task": "demo_outfit", "shots": "5"}
+    full, pruned = (open_app("prune", **first, heads=heads).get("html") for heads in ("0", "50"))
     [headline], [other] = ([each.proto.body for each in drawn if "<h1>" in each.proto.body] for drawn in (full, pruned))
     asked = TaskSpec("demo_outfit", 5), TaskSpec("demo_question", 0), 100
     found = removal(runtime.session().target(LoadSpec("demo", "int8")), *asked).stored(runtime.session())

@@ -53,36 +53,36 @@ def test_the_box_shows_the_name_of_a_file_first_and_a_link_with_either_opens_it(
 
 
 def test_the_box_filters_by_substring_and_begins_with_adding_one(open_app):
-    at = open_app(prune_order="random", prune_task="demo_copy", prune_limit="16")
-    box = at.selectbox(key="prune_task")
+    at = open_app(order="random", task="demo_copy", limit="16")
+    box = at.selectbox(key="task")
     assert box.proto.filter_mode == SelectWidgetFilterMode.FILTER_MODE_CONTAINS
     assert not box.proto.accept_new_options, "Streamlit puts a new name first, and takes it on Enter"
     assert box.options[0] == ADD and "demo_translation" in box.options
     box.set_value(ADD)
     settled(at)
-    assert at.selectbox(key="prune_task").value == "demo_copy", "nothing else changes"
-    assert at.session_state["prune_settings"] is True and not at.warning, "which shows the fields for a file"
+    assert at.selectbox(key="task").value == "demo_copy", "nothing else changes"
+    assert at.session_state["study_settings"] is True and not at.warning, "which shows the fields for a file"
 
 
 def test_a_file_is_named_by_its_path_or_uploaded_beside_it(open_app, tmp_path):
-    at = open_app(prune_order="random", prune_task="demo_copy", prune_limit="16")
-    at.text_input(key="prune_own_path").set_value("boxes.txt")
+    at = open_app(order="random", task="demo_copy", limit="16")
+    at.text_input(key="own_path").set_value("boxes.txt")
     at.run()
     assert ["does not end with" in each.value for each in at.error] == [True]
     file = tmp_path / "boxes.jsonl"
     file.write_bytes(rows())
-    at.text_input(key="prune_own_path").set_value(str(file))
+    at.text_input(key="own_path").set_value(str(file))
     settled(at)
-    assert at.selectbox(key="prune_task").value == str(file) and not at.error
+    assert at.selectbox(key="task").value == str(file) and not at.error
     by_path = figure(at)
-    at.file_uploader(key="prune_own_file").set_value(("../of boxes.jsonl", rows(), "application/jsonl"))
+    at.file_uploader(key="own_file").set_value(("../of boxes.jsonl", rows(), "application/jsonl"))
     settled(at)
-    kept = Path(at.selectbox(key="prune_task").value)
+    kept = Path(at.selectbox(key="task").value)
     assert kept.name == "of-boxes.jsonl" and kept.read_bytes() == rows()
-    assert at.metric[0].label.startswith("of-boxes.jsonl") and at.query_params["prune_task"] == label_of(str(kept))
+    assert at.metric[0].label.startswith("of-boxes.jsonl") and at.query_params["task"] == label_of(str(kept))
     assert kept.parent.parent == runtime.store().directory / FOLDER and figure(at) == by_path
     files = {label_of(str(kept)), f"boxes.jsonl in {tmp_path}"}
-    assert files <= set(at.selectbox(key="prune_task").options)
+    assert files <= set(at.selectbox(key="task").options)
     at.wanted_page_hash = page_hash("passage")
     at.run()
     assert files <= set(at.selectbox(key="passage_task").options), "known on the other screens too"
@@ -99,19 +99,19 @@ def test_a_file_is_named_by_its_path_or_uploaded_beside_it(open_app, tmp_path):
     ],
 )  # fmt: skip
 def test_rows_are_pasted_and_if_no_answer_is_right_a_line_says_what_to_check(open_app, text, name, caption):
-    at = open_app(prune_order="random", prune_task="demo_copy", prune_limit="16")
-    at.text_area(key="prune_own_pasted").set_value(text)
+    at = open_app(order="random", task="demo_copy", limit="16")
+    at.text_area(key="own_pasted").set_value(text)
     button(at, "Use the pasted rows").click()
     settled(at)
-    kept = Path(at.selectbox(key="prune_task").value)
+    kept = Path(at.selectbox(key="task").value)
     assert kept.name == name and kept.read_text() == text and not at.error
     said = [each.value for each in at.markdown if each.value in (NONE_RIGHT, NONE_WRITTEN)]
     assert said == [caption] * (caption is not None)
 
 
 def test_pasted_rows_have_the_errors_of_a_file(open_app):
-    at = open_app(prune_order="random", prune_task="demo_copy", prune_limit="16")
-    at.text_area(key="prune_own_pasted").set_value('{"context": "Box:", "choices": ["a", "b"], "gold": 7}')
+    at = open_app(order="random", task="demo_copy", limit="16")
+    at.text_area(key="own_pasted").set_value('{"context": "Box:", "choices": ["a", "b"], "gold": 7}')
     button(at, "Use the pasted rows").click()
     settled(at)
     assert at.dataframe[0].value["what"].tolist() == ["column 'gold' must be a whole number from 0 to 1"]
@@ -122,13 +122,13 @@ def test_what_to_know_of_a_file_is_said_and_choices_that_cannot_be_scored_stand_
     file, lines = tmp_path / "boxes.jsonl", [json.loads(line) for line in rows().splitlines()]
     lines[0]["choices"][0] = "\tred"
     file.write_text("\n".join(map(json.dumps, lines)))
-    at = open_app(prune_task=str(file), prune_order="random", prune_limit="16")
+    at = open_app(task=str(file), order="random", limit="16")
     said = "boxes.jsonl: white space other than blanks is kept as text: a choice begins with a tab in row 1. Right"
     assert [each.value.startswith(said) for each in at.info] == [True] and "%" in figure(at)[0] and not at.error
     for number in (2, 5, 8):
         lines[number]["choices"][0] = "red " * 2000
     (file := tmp_path / "long.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    at = open_app(prune_task=str(file), prune_order="random", prune_limit="16")
+    at = open_app(task=str(file), order="random", limit="16")
     settled(at)
     [line] = {each.value for each in at.error}  # of the accuracy, and of the estimates
     assert "rows 3, 6 and 9 of" in line and "window of" in line
@@ -139,7 +139,7 @@ def test_all_faults_of_a_file_stand_in_a_table(open_app, tmp_path):
     file, lines = tmp_path / "boxes.jsonl", rows().splitlines()
     lines[2], lines[8] = b'{"context": "Box:", "choices": ["red", "green"], "gold": "b"}', b"no JSON"
     file.write_bytes(b"\n".join(lines))
-    at = open_app(prune_task=str(file), prune_order="random", prune_limit="16")
+    at = open_app(task=str(file), order="random", limit="16")
     [line] = [each.value for each in at.error]
     assert "row 3" in line and "1 of 2 faults" in line
     table = at.dataframe[0].value
@@ -154,9 +154,9 @@ def test_all_faults_of_a_file_stand_in_a_table(open_app, tmp_path):
 def test_too_few_rows_take_fewer_examples(open_app, tmp_path):
     file = tmp_path / "few.jsonl"
     file.write_bytes(rows(6))
-    at = open_app(prune_task=str(file), prune_shots="5", prune_order="random", prune_limit="16")
+    at = open_app(task=str(file), shots="5", order="random", limit="16")
     settled(at)
-    assert at.segmented_control(key="prune_shots").value == 1 and not at.error
+    assert at.segmented_control(key="shots").value == 1 and not at.error
     assert any(each.value.startswith("4 of your rows are asked, 2 others") for each in at.caption)
     assert "%" in figure(at)[0]
 
@@ -196,12 +196,12 @@ def test_word_pairs_are_for_other_models_than_the_demo_and_come_first():
 
 
 def test_prune_follows_the_model_with_its_task_unless_one_was_chosen(open_app, tiny_opt):
-    at = open_app(prune_task="pairs_plural", prune_order="random", prune_limit="16")
+    at = open_app(task="pairs_plural", order="random", limit="16")
     at.selectbox(key="model").set_value("demo").run()
-    assert at.selectbox(key="prune_task").value == "demo_outfit"
-    at.selectbox(key="prune_task").set_value("demo_copy").run()
+    assert at.selectbox(key="task").value == "demo_outfit"
+    at.selectbox(key="task").set_value("demo_copy").run()
     at.selectbox(key="model").set_value(str(tiny_opt)).run()
-    assert at.selectbox(key="prune_task").value == "demo_copy"
+    assert at.selectbox(key="task").value == "demo_copy"
 
 
 def test_tasks_made_for_the_model_come_first():

@@ -36,7 +36,7 @@ from tests.pages.conftest import (
     slide,
 )
 
-RANDOM = {"prune_order": "random", "prune_heads": "50"}
+RANDOM = {"order": "random", "heads": "50"}
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def answers_of(at, spec, typed=""):
 
 def test_the_second_model_stands_beside_the_first_with_paired_numbers(open_app, twin, capsys):
     listed = {"prune_questions": "true", "prune_show": "Only the second"}
-    at = open_app(against=str(twin), prune_mask="L1H0", **RANDOM, **listed)
+    at = open_app(against=str(twin), mask="L1H0", **RANDOM, **listed)
     first, second = (answers_of(at, LoadSpec(str(each), "fp32")) for each in (at.selectbox(key="model").value, twin))
     assert figure(at)[0] == f"{100 * first.mean():.1f}%", "the large figure stays the first model's"
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
@@ -103,7 +103,7 @@ def test_nothing_of_a_second_model_is_there_before_it_is_chosen_or_after_one_cli
 
 
 def test_models_of_other_shapes_are_compared_at_the_same_levels_without_the_typed_edits(open_app, unequal):
-    at = open_app(against=str(unequal), prune_mask="L1H0 F1", **RANDOM)
+    at = open_app(against=str(unequal), mask="L1H0 F1", **RANDOM)
     assert "nothing of it is pruned in llama in fp32, whose parts are others" in said(at).replace("\\", "")
     second = answers_of(at, LoadSpec(str(unequal), "fp32"))
     assert second_figure(at) == ("llama in fp32", f"{100 * second.mean():.1f}%")
@@ -120,12 +120,12 @@ def test_the_curve_of_the_second_is_a_line_of_its_own_and_a_moving_slider_waits_
                           experiment_of(at).questions, Mask.full(target.shape)).run(runtime.session()))  # fmt: skip
     assert mine["acc"].iloc[0] == pytest.approx(full.correct.mean())
     assert "Measure the curve of twin in fp32" not in labels(at)
-    slide(at, "prune_heads", 25, moving=True).run()
+    slide(at, "heads", 25, moving=True).run()
     assert (
         "twin in fp32: follows when you release the slider" in said(at)
         and runtime.jobs().snapshot(second_model.SLOT) is None
     )
-    slide(at, "prune_heads", 25)
+    slide(at, "heads", 25)
     settled(at)
     second = answers_of(at, LoadSpec(str(twin), "fp32"))
     assert second_figure(at) == ("twin in fp32", f"{100 * second.mean():.1f}%")
@@ -155,7 +155,7 @@ def test_what_is_compared_is_the_same_on_all_screens(open_app, twin):
 
 
 def test_the_second_model_drops_its_own_layers(open_app, unequal, capsys):
-    at = open_app(against=str(unequal), prune_order="random", prune_layers="50")
+    at = open_app(against=str(unequal), order="random", layers="50")
     session, x = runtime.session(), experiment_of(at)
     other = session.target(LoadSpec(str(unequal), "fp32"))
     train = select(get_requests(replace(x.task, split="train"), None, session.store), RANKING_QUESTIONS, "stratified")

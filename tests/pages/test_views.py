@@ -17,7 +17,7 @@ from pages.ui.page.tables import plain
 from tests.conftest import HANG_S
 from tests.pages.conftest import button, charts_of, components, figure
 
-THREE = tuple(SavedView(name, f"/?prune_heads={name}0") for name in "123")
+THREE = tuple(SavedView(name, f"/?heads={name}0") for name in "123")
 
 
 def test_views_are_kept_in_order(tmp_path):
@@ -30,7 +30,7 @@ def test_views_are_kept_in_order(tmp_path):
 
 
 def test_a_link_holds_no_more_than_the_controls():
-    assert views.link_of("", {"prune_heads": ["30"], "present": ["1"], "empty": [""]}) == "/?prune_heads=30"
+    assert views.link_of("", {"heads": ["30"], "present": ["1"], "empty": [""]}) == "/?heads=30"
     assert views.link_of("/head", {"head_tasks": ["a", "b"]}) == "/head?head_tasks=a&head_tasks=b"
 
 
@@ -39,7 +39,7 @@ def test_a_name_is_never_markup():
 
 
 def test_a_slide_shows_the_same_figure_in_larger_type(open_app):
-    page, slide = open_app(prune_heads="40"), open_app(prune_heads="40", present="1")
+    page, slide = open_app(heads="40"), open_app(heads="40", present="1")
     assert figure(slide) == figure(page)
     [stage] = [data for data in components(slide) if "presenting" in data]
     assert stage["presenting"] and stage["views"] == []

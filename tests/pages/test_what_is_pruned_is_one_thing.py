@@ -4,6 +4,7 @@ import pytest
 
 from engine.models.masks import parse_mask
 from engine.shapes import ModelShape
+from pages.ui.controls.study import KEYS
 from pages.ui.page.tables import mask_counts
 from tests.pages.conftest import go_to, press, settled
 
@@ -18,7 +19,7 @@ SCREENS = {
 
 def goes_to(at, name):
     for key in list(at.query_params):  # a browser leaves the other screen's behind
-        if key.startswith(("prune_", *(f"{screen}_" for screen in SCREENS))):
+        if key in KEYS or key.startswith(tuple(f"{screen}_" for screen in SCREENS)):
             del at.query_params[key]
     return go_to(at, SCREENS.get(name, name))
 
@@ -28,38 +29,38 @@ def badges(at):
 
 
 def test_each_screen_opens_with_what_prune_prunes(open_app):
-    at = open_app(prune_order="random", prune_heads="25", prune_mask="F1")
+    at = open_app(order="random", heads="25", mask="F1")
     [badge] = badges(at)
     assert "2 of 8 heads, 1 of 2 FFNs" in badge
     for name in SCREENS:
         goes_to(at, name)
         field = at.text_input(key=f"{name}_mask").value
         assert "F1" in field and "H" in field, name
-        assert badges(at) == [badge if name == "prune" else f"{badge.removesuffix(']')}, from Prune]"], name
+        assert badges(at) == [f"{badge.removesuffix(']')}, from Prune]"], name
     goes_to(at, "prune")
-    assert at.number_input(key="prune_heads").value == 25, "what is unchanged stays as it was set"
+    assert at.number_input(key="heads").value == 25, "what is unchanged stays as it was set"
 
 
 def test_what_another_screen_sets_comes_back_and_is_let_go_of_everywhere(open_app):
-    at = open_app(prune_order="random", prune_heads="25")
+    at = open_app(order="random", heads="25")
     goes_to(at, "attention")
     at.text_input(key="attention_mask").set_value("L0H1")
     settled(at)
     goes_to(at, "prune")
-    assert at.text_input(key="prune_mask").value == "L0H1" and at.number_input(key="prune_heads").value == 0
+    assert at.text_input(key="mask").value == "L0H1" and at.number_input(key="heads").value == 0
     assert "1 of 8 heads" in badges(at)[0]
     press(goes_to(at, "passage"), "Restore all")
     assert badges(at) == [] and at.text_input(key="passage_mask").value == ""
     for name in ("prune", "attention"):
         goes_to(at, name)
-        assert at.text_input(key=f"{name}_mask").value == "" and badges(at) == []
+        assert at.text_input(key="mask" if name == "prune" else f"{name}_mask").value == "" and badges(at) == []
 
 
 def test_an_address_says_what_is_pruned_and_hands_it_on(open_app):
     at = open_app("passage", passage_mask="L1H3", passage_heads="0")
     assert at.text_input(key="passage_mask").value == "L1H3"
     goes_to(at, "prune")
-    assert at.text_input(key="prune_mask").value == "L1H3"
+    assert at.text_input(key="mask").value == "L1H3"
 
 
 @pytest.mark.parametrize(

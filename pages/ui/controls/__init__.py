@@ -1,5 +1,7 @@
-"""Controls that several screens share: model, task, order, levels, mask, text.
+"""Controls that screens share: the study and its bar, the model, a text.
 
+`study`: the study: what is measured on all screens, and with what pruned
+`study_bar`: the bar of the study
 `sidebar`: model, precision, task data folder, state of the result store
 `selection`: the second model: one control and one query parameter for all screens
 `controls`: task, ranking, levels and mask, bound to the address

@@ -7,6 +7,8 @@ import streamlit as st
 
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
+from pages.ui.controls.study import current, restore
+from pages.ui.controls.study_bar import draw_pruned
 from pages.ui.page.defaults import AXES, LEVELS
 from pages.ui.page.presentation import PRUNED_BY, presenting
 from pages.ui.page.screens import TITLES
@@ -27,7 +29,8 @@ def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGener
     if mask is None:
         return
     seen = st.session_state.setdefault("pruned on", {})
-    said = any(f"{screen}_{part}" in st.query_params for part in ("heads", "ffns", "layers", "mask"))
+    prefix = "" if screen == "prune" else f"{screen}_"
+    said = any(f"{prefix}{part}" in st.query_params for part in ("heads", "ffns", "layers", "mask"))
     is_set = (screen in seen or said) and not is_default
     if seen.get(screen) != mask and is_set and not presenting():  # a slide follows its address alone
         st.session_state[PRUNED_BY] = screen
@@ -35,7 +38,9 @@ def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGener
             seen[other] = mask
             set_pruned(other, mask.text())
     seen[screen] = mask
-    if not mask.is_full:
+    if screen == "prune":
+        draw_pruned(where, shape, mask)
+    elif not mask.is_full:
         with where.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
             by = f", from {SCREENS[other]}" if (other := set_elsewhere(screen)) else ""
             st.badge(
@@ -59,7 +64,10 @@ def set_elsewhere(screen: str) -> str:
 
 def set_pruned(screen: str, text: str) -> None:
     """Sets a screen's controls, before they are drawn, to a mask and levels of 0."""
-    for axis in LEVELS if screen == "prune" else AXES if screen in BY_LEVEL else ():
+    if screen == "prune":
+        restore(text)
+        return
+    for axis in AXES if screen in BY_LEVEL else ():
         write(f"{screen}_{axis}", 0)
     write(f"{screen}_mask", text)
 
@@ -68,6 +76,6 @@ def restore_all() -> None:
     """Sets all screens to levels of 0 and nothing named, if anything is set; their defaults stay."""
     state = st.session_state
     state.pop("pruned on", None)
-    if state.pop(PRUNED_BY, None) or any(state.get(f"prune_{part}") for part in (*LEVELS, "mask")):
+    if state.pop(PRUNED_BY, None) or any(current(part) for part in (*LEVELS, "mask")):
         for screen in SCREENS:
             set_pruned(screen, "")

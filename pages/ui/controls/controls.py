@@ -140,10 +140,10 @@ def with_own(options: Sequence[str], key: str) -> list[str]:
     return [*options, own] if own and own not in options else list(options)
 
 
-def choose_ranking(prefix: str, where: DeltaGenerator, first: str = ORDER) -> str:
+def choose_ranking(key: str, where: DeltaGenerator, first: str = ORDER) -> str:
     """Draws the choice of a pruning order, `first` by default; with "" nothing, which gives ""."""
     look: dict[str, Any] = {"index": OF_ONE_TASK.index(first) if first else None, "help": RANKING_HELP}
-    return one_listed(where, "Pruning order", OF_ONE_TASK, f"{prefix}_order", placeholder="…", **look) or ""
+    return one_listed(where, "Pruning order", OF_ONE_TASK, key, placeholder="…", **look) or ""
 
 
 def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help: str) -> int:
@@ -151,9 +151,9 @@ def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help
     return 10 * drag_slider(where, f"{prefix}_{axis}", label, help)
 
 
-def type_mask(prefix: str, where: DeltaGenerator) -> str:
+def type_mask(key: str, where: DeltaGenerator) -> str:
     """Draws the field for a mask in text form."""
-    key, example = f"{prefix}_mask", st.session_state.get(EXAMPLE)
+    example = st.session_state.get(EXAMPLE)
     hold(key)
     return where.text_input("Prune these as well", key=key, bind="query-params", placeholder=example, help=MASK_HELP)
 

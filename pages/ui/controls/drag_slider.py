@@ -62,13 +62,17 @@ def drag_slider(where: DeltaGenerator, key: str, label: str, help: str) -> int:
 
 def draw_field(where: DeltaGenerator, key: str, label: str, default: int = 0) -> Field:
     """Draws the hidden field alone, so that the level is known before the texts of the slider are."""
+    place = where.container()
+    return Field(key, label, level_field(place.container(key=f"hidden {key}"), key, label, default), place)
+
+
+def level_field(where: DeltaGenerator, key: str, label: str, default: int = 0) -> int:
+    """Draws the field itself, into which a released slider is written; returns the level set, in percent."""
     reported = _reported(key)
     if reported and reported["number"] != st.session_state.get(f"{key} seen", 0) and not reported["moving"]:
         write(key, reported["percent"])
         st.session_state[f"{key} seen"] = reported["number"]
-    place = where.container()
-    value = number_field(place.container(key=f"hidden {key}"), label, (0, 100), key, value=default, step=STEP)
-    return Field(key, label, int(value), place)
+    return int(number_field(where, label, (0, 100), key, value=default, step=STEP))
 
 
 def draw_slider(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from pages.ui.controls.carried import set_pruned
+from pages.ui.controls.study import restore
 from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import DeltaGenerator
 
@@ -25,5 +25,5 @@ def open_heads(names: Sequence[str], at: DeltaGenerator | None = None) -> None:
 
 def open_prune(mask: str) -> None:
     """Opens the Prune screen with this mask and levels of 0."""
-    set_pruned("prune", mask)
-    st.switch_page("pages/prune.py", query_params={"prune_mask": mask})
+    restore(mask)
+    st.switch_page("pages/prune.py", query_params={"mask": mask})

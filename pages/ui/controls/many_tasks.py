@@ -14,7 +14,7 @@ from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.studies.surveys import StudySettings, Survey, grid, survey
 from pages.ui.controls.first_views import JUDGES, N_FIRST, first_counts, first_tasks, first_view, suited
-from pages.ui.controls.sidebar import Setup, chosen
+from pages.ui.controls.study import Setup, chosen
 from pages.ui.page.address import put_right_several
 from pages.ui.page.defaults import RANKING_QUESTIONS, SHOT_COUNTS
 from pages.ui.page.marks import mark

@@ -15,6 +15,7 @@ from engine.files import write_whole
 from engine.questions.faults import RowFault
 from engine.questions.requests import Requests, TooFewExamples
 from engine.questions.tasks import OWN, OWN_PAIRS, OWN_SUFFIXES
+from pages.ui.controls.study import set_study
 from pages.ui.page.defaults import SHOT_COUNTS
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import show_error, store
@@ -23,8 +24,8 @@ from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import write
 
 FOLDER = "questions"  # of uploaded files, in the folder of the results
-PATH, UPLOADED, PASTED = "prune_own_path", "prune_own_file", "prune_own_pasted"  # keys of the fields
-FAULT, FEWER = "prune_own fault", "prune_own fewer examples"  # in the session: what the next run says and sets
+PATH, UPLOADED, PASTED = "own_path", "own_file", "own_pasted"  # keys of the fields
+FAULT, FEWER = "own fault", "own fewer examples"  # in the session: what the next run says and sets
 MOST_MB = 20  # of an uploaded file; one named by its path may be larger
 FORMAT = '{"context": "The capital of France is", "choices": ["Paris", "Rome"], "gold": 0}'
 HELP = (
@@ -35,12 +36,12 @@ HELP = (
 
 
 def draw_own_questions(where: DeltaGenerator, used: Callable[[], None]) -> None:
-    """Draws the fields of Prune; a file named or uploaded there becomes its task, and `used` is called."""
+    """Draws the fields; a file named or uploaded there becomes its task, and `used` is called."""
     about: dict[str, Any] = {"placeholder": f"~/mine{OWN}", "help": HELP, "on_change": _use_path, "args": (used,)}
     where.text_input("Your own questions: path of a file", key=PATH, **about)
     about = {"on_change": _use_file, "args": (used,), "max_upload_size": MOST_MB}
     where.file_uploader("Or upload a file", OWN_SUFFIXES, key=UPLOADED, help=HELP, **about)
-    with where.form("prune_own_form", border=False):  # of a form, Ctrl+Enter in the field is the button
+    with where.form("own_form", border=False):  # of a form, Ctrl+Enter in the field is the button
         st.text_area("Or paste the rows", key=PASTED, height=90, help=HELP)
         about = {"on_click": _use_pasted, "args": (used,)}
         st.form_submit_button("Use the pasted rows", icon=":material/check:", **about)
@@ -77,7 +78,7 @@ def draw_remarks(requests: Requests) -> None:
 def take_fewer_examples() -> None:
     """Sets the number of examples to one that a file has rows for, before its control is drawn, and says so."""
     if (found := st.session_state.pop(FEWER, None)) is not None:
-        write("prune_shots", found[0])
+        write("shots", found[0])
         st.toast(found[1], icon=":material/info:")
 
 
@@ -99,7 +100,7 @@ def keep_file(name: str, content: bytes, folder: Path) -> Path:
 
 
 def _use(file: str, used: Callable[[], None]) -> None:
-    write("prune_task", file)
+    set_study(task=file)
     used()
 
 

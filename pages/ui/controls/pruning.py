@@ -29,7 +29,7 @@ def choose_pruning(
     help = "These heads give 0 to their layer's output."
     heads = draw_field(heads_at, f"{prefix}_heads", heads_title[:1].upper() + heads_title[1:], HEADS)
     ffns = choose_level(prefix, menu, "ffns", ffns_title, "These FFNs add nothing.")
-    typed, ranking = type_mask(prefix, menu), choose_ranking(prefix, menu, RANKING)
+    typed, ranking = type_mask(f"{prefix}_mask", menu), choose_ranking(f"{prefix}_order", menu, RANKING)
     named = replace(heads, label=f"{heads.label}, {ranking}")  # each screen has its own order
     draw_slider(named, help, more=beside_level(typed, count_named(prefix, typed)))
     more: dict[str, Any] = {"disabled": not by_importance(ranking, ffns), "help": TASK_HELP}

@@ -3,7 +3,6 @@ process."""
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from engine.training.folders import Run, opened
 from pages.ui.controls.carried import restore_all
 from pages.ui.controls.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.controls.selection import compared, draw_against
+from pages.ui.controls.study import BOS, Setup, chosen
 from pages.ui.page.address import current_value
 from pages.ui.page.job_words import share_done
 from pages.ui.page.marks import mark
@@ -66,29 +66,11 @@ FETCH_HELP = (
 )
 BOS_HELP = "Put before every question? By default as the tokenizer does. OPT was trained with it."
 FOLDER_HELP = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The included tasks need none."
-BOS_DEFAULT = "model default"
-BOS = {BOS_DEFAULT: None, "on": True, "off": False}
 WAS_DEMO = "model was the demo"  # in the session
 TRAINING_S = 2.0  # between redraws of the progress of a run
 LONG_PATH = 28  # characters that fit into the sidebar next to the size
 TUNING_S = 4.0  # about, to find the fastest kernels
 IDENTIFY_WAIT_S = 1.0  # the demo takes a few milliseconds; a big folder is hashed once, in the worker
-
-
-@dataclass(frozen=True)
-class Setup:
-    """The sidebar's settings. `bos` None = the default of the model's tokenizer."""
-
-    spec: LoadSpec
-    bos: bool | None
-    data_dir: str | None
-
-
-def chosen() -> Setup:
-    """Returns the sidebar's present settings."""
-    state = st.session_state
-    spec = LoadSpec(model=(state.get("model") or "demo").strip(), precision=state.get("precision") or "int8")
-    return Setup(spec, BOS.get(state.get("bos", "")), (state.get("data_dir") or "").strip() or None)
 
 
 def identity_of(spec: LoadSpec) -> Work[Identity]:

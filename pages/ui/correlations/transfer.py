@@ -12,7 +12,7 @@ from engine.studies.study import pool_of
 from engine.studies.sweeps import SweepRow, Swept, points, sweep
 from pages.ui.controls.first_views import transfer_percent
 from pages.ui.controls.many_tasks import setting_of
-from pages.ui.controls.sidebar import Setup
+from pages.ui.controls.study import Setup
 from pages.ui.figures.transfer import transfer_rows, worst_transfer
 from pages.ui.page.tables import shared_prefix
 from pages.ui.page.work import Work

@@ -26,7 +26,7 @@ from pages.ui.controls.controls import one_listed
 from pages.ui.controls.first_views import first_task
 from pages.ui.controls.heads import open_heads, open_prune
 from pages.ui.controls.many_tasks import importance_work, reserve_finding, setting_of, so_far
-from pages.ui.controls.sidebar import Setup
+from pages.ui.controls.study import Setup
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.importance import charts, tables

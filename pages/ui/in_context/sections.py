@@ -123,10 +123,10 @@ def choose(data_dir: str | None, is_demo: bool) -> Controls:
     task_at, more_at = text_at.container(), settings_menu(more_at, "incontext")
     places: dict[Axis, DeltaGenerator] = {"heads": heads_at, "ffns": more_at}
     fields = {axis: draw_field(at, f"incontext_{axis}", AXES[axis]) for axis, at in places.items()}
-    typed, (heads, ffns) = type_mask("incontext", more_at), (10 * each.percent for each in fields.values())
+    typed, (heads, ffns) = type_mask("incontext_mask", more_at), (10 * each.percent for each in fields.values())
     for axis, field in fields.items():
         draw_slider(field, AXIS_HELP[axis], more=beside_level(typed, count_named("incontext", typed)))
-    ranking = choose_ranking("incontext", order_at)
+    ranking = choose_ranking("incontext_order", order_at)
     name = _choose_task(task_at, kind, data_dir, {*Evidence().missing(ranking, heads > 0, ffns > 0)})
     more = {"help": "More texts, narrower intervals. A long text may have fewer pieces."}
     n_texts = number_field(more_at, "Most texts", (1, MAX_TEXTS), "incontext_texts", value=N_TEXTS, step=12, **more)

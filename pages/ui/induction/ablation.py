@@ -10,7 +10,7 @@ from engine.studies.removal import N_DRAWS, Removal
 from pages.ui.controls.controls import choose_shots, one_listed
 from pages.ui.controls.first_views import first_task
 from pages.ui.controls.many_tasks import local_tasks
-from pages.ui.controls.sidebar import Setup
+from pages.ui.controls.study import Setup
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import budget_s
 from pages.ui.page.streamlit_internals import DeltaGenerator

@@ -13,7 +13,7 @@ from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, grid, survey
 from pages.ui.controls.many_tasks import importance_work, local_tasks, mark_known, setting_of, show_failed, so_far
-from pages.ui.controls.sidebar import Setup
+from pages.ui.controls.study import Setup
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.induction import charts

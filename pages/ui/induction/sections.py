@@ -11,7 +11,7 @@ from engine.heads.induction import SCORES, InductionScores
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from pages.ui.controls.controls import folded
-from pages.ui.controls.sidebar import Setup
+from pages.ui.controls.study import Setup
 from pages.ui.figures import induction_scores
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.empty import empty_state

@@ -13,7 +13,7 @@ from engine.models.session import Session, Target
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.statistics import paired
 from engine.studies.removal import HeadSet, set_answers
-from pages.ui.controls.sidebar import Setup
+from pages.ui.controls.study import Setup
 from pages.ui.figures import head_sets
 from pages.ui.figures.sheet import Sheet
 from pages.ui.induction.ablation import N_QUESTIONS

@@ -32,6 +32,7 @@ class Screen:
     action: str  # one thing to try
     action_by_name: str = ""  # in its place while a mask prunes as well
     compares: bool = False  # compares two models
+    has_study: bool = False  # has the bar of the study
 
 
 # In the order of the story, under the question that each group answers; the first is opened first.
@@ -43,8 +44,9 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "content_cut",
             "How many questions does the model still answer when attention heads and FFNs are switched off?",
             "press “Remove induction heads”, or drag “Attention heads pruned” and release it.",
-            "click a crossed head in the map to restore it, or press “Restore all”.",
+            "click a crossed head in the map to restore it, or press “Restore”.",
             compares=True,
+            has_study=True,
         ),
     ),
     "Why": (
@@ -176,7 +178,7 @@ def draw_headline(file: str, finding: str) -> None:
 
 def _action(screen: Screen) -> str:
     """Returns one thing to try: another one while a mask prunes as well, if the screen has one."""
-    mask = f"{KEYS.get(screen.file, screen.file)}_mask"
+    mask = "mask" if screen.has_study else f"{KEYS.get(screen.file, screen.file)}_mask"
     is_by_name = bool(st.session_state.get(mask, st.query_params.get(mask)))
     return screen.action_by_name if screen.action_by_name and is_by_name else screen.action
 

@@ -15,7 +15,7 @@ from engine.models.session import Target
 from pages.ui.controls.controls import Levels, one_of
 from pages.ui.controls.pruning import HEADS, RANKING
 from pages.ui.controls.selection import compared
-from pages.ui.controls.sidebar import Setup
+from pages.ui.controls.study import Setup
 from pages.ui.figures.drawing import draw_table
 from pages.ui.page.runtime import session
 from pages.ui.page.streamlit_internals import DeltaGenerator

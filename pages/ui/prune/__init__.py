@@ -1,6 +1,5 @@
 """Prune screen: accuracy after pruning, measured, and estimated while a slider moves.
 
-`controls`: the row of controls above the slider
 `experiment`: the settings and their measurements
 `orders`: the pruning order that the screen opens with, and the button that measures one that takes long
 `jobs`: the screen's work for the worker

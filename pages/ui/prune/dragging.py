@@ -1,7 +1,7 @@
 """The Prune screen while a slider moves: nothing is measured then, and nothing is read."""
 
 import sys
-from collections.abc import Mapping
+from dataclasses import replace
 
 import streamlit as st
 
@@ -9,11 +9,10 @@ from engine.importance.rankings_of import Axis
 from engine.importance.rules import Evidence
 from engine.models.masks import Mask
 from pages.ui.controls.drag_slider import hand
-from pages.ui.controls.sidebar import Setup
+from pages.ui.controls.study import Study, drawn_axis
 from pages.ui.page.defaults import AXES
 from pages.ui.page.runtime import first_figure_s, jobs, store
 from pages.ui.page.work import POLL_S, Work, under_way
-from pages.ui.prune.controls import PruneControls, drawn_axis
 from pages.ui.prune.estimates import Estimates
 from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.jobs import (
@@ -27,7 +26,7 @@ from pages.ui.prune.jobs import (
     ranking_work,
 )
 
-CURVE_OF = "prune curve of"  # in the session: the controls of the last run of the page, but for the axis's own level
+CURVE_OF = "prune curve of"  # in the session: the study of the last run, but for the level that the slider sets
 FIRST_S, PATIENT_S = 0.3, 1.8  # the first figure precedes the charts, unless it takes longer
 FIGURE_S = 0.35  # its redrawing interval during a short measurement: each time the worker waits
 LONG_S = 3.0  # from which it is redrawn every POLL_S: a run costs browser and server 0.2 s of a processor's time
@@ -36,13 +35,12 @@ LONG_S = 3.0  # from which it is redrawn every POLL_S: a run costs browser and s
 def moving() -> list[Axis]:
     """Returns the axis whose slider is being dragged, or none."""
     axis = drawn_axis()
-    return [axis] if hand(f"prune_{axis}").moving else []
+    return [axis] if hand(axis).moving else []
 
 
-def keeps_curve(setup: Setup, controls: PruneControls, percent: Mapping[Axis, int]) -> bool:
-    """Returns whether this run's curve is that of the run before, as far as the controls tell."""
-    others = {axis: level for axis, level in percent.items() if axis != controls.axis}
-    now, state = (setup.spec, controls, others), st.session_state
+def keeps_curve(of: Study) -> bool:
+    """Returns whether this run's curve is that of the run before, as far as the study tells."""
+    now, state = replace(of, **{of.axis: 0}), st.session_state
     before, state[CURVE_OF] = state.get(CURVE_OF), now
     return before in (None, now)
 

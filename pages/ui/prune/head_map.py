@@ -16,10 +16,10 @@ import streamlit as st
 from engine.errors import UsageError
 from engine.models.masks import Mask, parse_edits
 from engine.shapes import ModelShape
+from pages.ui.controls.study import current, set_study
 from pages.ui.figures.charts import row_height
 from pages.ui.page.components import component_of
 from pages.ui.page.tables import magnitude, percent
-from pages.ui.page.widget_writes import hold, write
 from pages.ui.prune.charts import ACCURACY_LOST
 from pages.ui.prune.tables import LAYER_GONE
 
@@ -32,7 +32,6 @@ HTML = """
 _COMPONENT = component_of("head_map", HTML, Path(__file__).parent, "head_map")
 ON = "prune maps show"
 HELD_S = 6.0  # for clicks in a row: each reruns the page, and the browser lags by that much
-TEXT = "prune_mask"  # where the edits are kept: the field, and so the address
 
 
 @dataclass(frozen=True)
@@ -70,21 +69,20 @@ def draw_ffns(frame: pd.DataFrame, words: str, title: str) -> None:
 
 
 def apply_edits() -> None:
-    """Writes the clicks since the last call into the field, which is drawn afterwards."""
+    """Has the next run of the page write the clicks since the last call into the study's mask."""
     on = st.session_state.get(ON)
     if on is None:
         return
-    hold(TEXT)
     shape, below = on
     try:
-        edits = parse_edits(st.session_state.get(TEXT) or "", shape)
+        edits = parse_edits(current("mask") or "", shape)
     except UsageError:
         return  # the page reports that instead of the map
     for what, n in (("heads", shape.n_heads_total), ("ffns", shape.n_layers)):
         for edit in _new_edits(_key(what), n):
             edits = edits.with_named(_mask_of_parts(shape, what, edit.parts), edit.pruned, below)
             st.session_state[f"{_key(what)} seen"] = edit.number
-            write(TEXT, edits.text(), HELD_S)
+            set_study(HELD_S, mask=edits.text())
 
 
 def click_on(shape: ModelShape, below: Mask) -> None:

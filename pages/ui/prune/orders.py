@@ -10,25 +10,16 @@ import streamlit as st
 from engine.importance.rankings_of import RANKED, Axis, orders_of
 from engine.importance.rules import QUICK, Evidence
 from engine.progress import in_time
+from pages.ui.controls.study import is_to_set, set_study
 from pages.ui.page.defaults import ORDER
 from pages.ui.page.runtime import budget_s, session, store
-from pages.ui.page.streamlit_internals import write_param
 from pages.ui.page.tables import plain
-from pages.ui.page.widget_writes import write
 from pages.ui.page.work import ASKED, Work
 from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.jobs import SLOW_ORDER, forecast, forecast_seconds, is_short
 
-KEY, TO_SET = "prune_order", "prune order to set"
 OPENED = "prune opened with"  # in the session: model and task of the last run, and the order that the screen set last
 MEASURE_HELP = "Sets the pruning order, and measures it in the background."
-
-
-def set_order() -> None:
-    """Sets the order that the screen opens with, or that is measured at a click, before its field is drawn."""
-    if (name := st.session_state.pop(TO_SET, None)) is not None:
-        write(KEY, name)
-        write_param(KEY, name)
 
 
 def open_with_an_order(x: Experiment, axis: Axis, chosen: str) -> None:
@@ -44,7 +35,7 @@ def open_with_an_order(x: Experiment, axis: Axis, chosen: str) -> None:
     found = _first_order(with_drawn(x, axis), "" if chosen == was_set else chosen)
     state[OPENED] = x.base_key, found
     if found != chosen:
-        state[TO_SET] = found
+        set_study(order=found)
         st.rerun()
 
 
@@ -107,8 +98,8 @@ def order_work(x: Experiment) -> Work[Evidence]:
 def draw_long_order(x: Experiment, known: Evidence, axis: Axis) -> None:
     """Draws the button that measures the order of `x` if it takes long, or ORDER in place of QUICK; or its
     progress. `known`: the stored scores of `x`."""
-    if TO_SET in st.session_state:
-        st.rerun()  # it sets a control of the page, which this part does not run
+    if is_to_set():
+        st.rerun()  # the page sets a control of the bar, which this part does not run
     if x.train is None:
         return
     own = with_drawn(x, axis)
@@ -133,5 +124,5 @@ def _draw_button(of: Experiment, missing: Sequence[str]) -> None:
 
 
 def _measure(of: Experiment) -> None:
-    st.session_state[TO_SET] = of.pruning.ranking.name
+    set_study(order=of.pruning.ranking.name)
     order_work(of).restart()

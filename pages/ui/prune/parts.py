@@ -13,7 +13,7 @@ from engine.questions.tasks import OWN_SUFFIXES
 from engine.studies.removal import found_heads
 from pages.ui.controls import carried
 from pages.ui.controls.controls import beside_level
-from pages.ui.controls.drag_slider import Field, draw_field, draw_slider
+from pages.ui.controls.drag_slider import Field, draw_slider
 from pages.ui.controls.heads import open_heads
 from pages.ui.controls.own_questions import draw_fault, draw_remarks
 from pages.ui.figures import published
@@ -27,7 +27,6 @@ from pages.ui.page.streamlit_internals import RunEnded
 from pages.ui.page.tables import for_file, whole_percent
 from pages.ui.page.work import live, under_way
 from pages.ui.prune import charts, dragging, estimates, example, head_map, second_model, tables
-from pages.ui.prune.controls import draw_chips
 from pages.ui.prune.example import draw_example, look_ahead
 from pages.ui.prune.figure import accuracy_figure, estimate_figure, full_in_a_sentence, in_a_sentence
 from pages.ui.prune.jobs import (
@@ -64,23 +63,16 @@ MAP_HELP = (
 @st.fragment
 def draw_levels(screen: PruneScreen) -> None:
     """Draws the slider and the parts that follow it. Only this runs in a drag; nothing is read or measured then."""
-    axis = screen.controls.axis
-    row = st.container(key="prune_level", horizontal=True, vertical_alignment="center", gap="small")
-    slider_at, chips_at, hidden_at = row.container(), row.container(width="content"), st.container(key="hidden levels")
-    fields: dict[Axis, Field] = {
-        each: draw_field(slider_at if each == axis else hidden_at, f"prune_{each}", label)
-        for each, label in LEVELS.items()
-    }
-    percent: dict[Axis, int] = {each: field.percent for each, field in fields.items()}
-    if not screen.whole:
-        head_map.apply_edits()
+    study, axis = screen.study, screen.study.axis
+    slider_at = st.container(key="study_level")
     if not screen.whole and (screen.shown is None or not dragging.moving()):
+        head_map.apply_edits()
         st.rerun()  # a control is set: the whole page needs it
     with st.container(key="prune_stories", horizontal=True, vertical_alignment="center"):
         story, badge_at = choose_story(), st.container(key="follows_hand_badge", width="content")
     with st.container():  # also in a drag, which would move all that follows
         if screen.whole:
-            mark("setting", "same" if dragging.keeps_curve(screen.setup, screen.controls, percent) else "other")
+            mark("setting", "same" if dragging.keeps_curve(study) else "other")
     story_at = st.container(key="prune_told")
     figure_at, curve_at = st.columns(LEFT_RIGHT, gap="large")
     map_at = st.container(key="follows_hand_map")
@@ -88,7 +80,7 @@ def draw_levels(screen: PruneScreen) -> None:
     shown = screen.shown
     try:
         if shown is None or screen.whole:
-            shown = screen.shown = screen.look(percent)
+            shown = screen.shown = screen.look()
         if dragging.moving():
             dragging.let_go_of(shown.x)
         with figure_at:  # before all else: otherwise the figure would be queued after other drawings
@@ -100,15 +92,15 @@ def draw_levels(screen: PruneScreen) -> None:
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
     except RunEnded:  # an error, or model or questions are waited for
-        if under_way(waits_for(screen.setup)):
+        if under_way(waits_for(study.setup)):
             with st.columns(LEFT_RIGHT, gap="large")[1]:  # under the progress
                 draw_sketch("plot", "curve")
         raise
     finally:  # the slider is drawn meanwhile
         texts = {} if shown is None else shown.texts(axis)
         named = "" if shown is None else tables.named_in_words(shown.x)
-        draw_chips(chips_at, percent, axis, screen.controls.typed, named)
-        draw_slider(fields[axis], LEVEL_HELP[axis], True, texts, beside_level(screen.controls.typed, named))
+        field = Field(axis, LEVELS[axis], study.percent(axis), slider_at)
+        draw_slider(field, LEVEL_HELP[axis], True, texts, beside_level(study.typed, named))
     assert shown is not None
     now = shown.at_hand().mask(shown.known) if dragging.moving() else shown.mask
     carried.hand_on("prune", shown.x.shape, now, badge_at)
@@ -119,7 +111,7 @@ def draw_levels(screen: PruneScreen) -> None:
     with example_at:
         draw_example_question(screen, shown)
     with story_at:
-        draw_story(shown, screen.setup, story, screen.since_s)
+        draw_story(shown, study.setup, story, screen.since_s)
         if presenting() and story is None:
             live(["accuracy"], partial(draw_sentence, shown), screen.since_s)
     with curve_at:  # apart from the figure: a chart takes long to build, and the worker would wait for it

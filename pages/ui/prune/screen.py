@@ -2,21 +2,19 @@
 results."""
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from engine.importance.rankings_of import Axis
 from engine.questions.tasks import OWN_SUFFIXES, task_info
 from engine.texts.perplexity import Both
-from pages.ui.controls.controls import Levels, asked_as
 from pages.ui.controls.drag_slider import hand
 from pages.ui.controls.own_questions import draw_fault
-from pages.ui.controls.sidebar import Setup, identity_of, wait_for_model
+from pages.ui.controls.sidebar import identity_of, wait_for_model
+from pages.ui.controls.study import Setup, Study
 from pages.ui.figures.sheet import Sheet
-from pages.ui.page.defaults import LEVELS, ORDER
+from pages.ui.page.defaults import LEVELS
 from pages.ui.page.runtime import end_run, errors_shown, jobs
 from pages.ui.prune import dragging, estimates, orders
-from pages.ui.prune.controls import PruneControls
 from pages.ui.prune.example import Look
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
 from pages.ui.prune.found import Found
@@ -57,7 +55,7 @@ class PruneResult(Found):
         """Returns the experiment at the sliders' present positions."""
         x = self.x
         for axis in LEVELS:
-            x = x.at(axis, hand(f"prune_{axis}").permille)
+            x = x.at(axis, hand(axis).permille)
         return x
 
     def texts(self, axis: Axis) -> dict[int, str]:
@@ -72,34 +70,28 @@ class PruneResult(Found):
 
 @dataclass
 class PruneScreen:
-    """The settings of the controls above the sliders, and the results and drawings of the run that set them."""
+    """The study, and the results and drawings of the run that read it."""
 
-    setup: Setup  # of the sidebar
-    controls: PruneControls  # above the slider
+    study: Study
     postponed: bool  # nothing is measured before the browser has drawn this once
     whole: bool = True  # the whole page runs, not only the fragment with the sliders
     shown: PruneResult | None = None  # the last results
     since_s: float = field(default_factory=time.monotonic)  # when the page ran
     sheet: Sheet = field(default_factory=Sheet)  # for the downloads
 
-    def look(self, percent: Mapping[Axis, int]) -> PruneResult:
-        """Returns the results at these levels; missing ones are being measured, unless a slider is dragged."""
-        data_dir, of = self.setup.data_dir, self.controls
-        target = wait_for_model(self.setup, prunes=True)
+    def look(self) -> PruneResult:
+        """Returns the results of the study; missing ones are being measured, unless a slider is dragged."""
+        of, data_dir = self.study, self.study.setup.data_dir
+        target = wait_for_model(of.setup, prunes=True)
         with errors_shown():
-            heads, ffns, layers = (10 * percent[axis] for axis in LEVELS)
-            layers_by = of.layers_by if layers else "influence"
-            task = asked_as(of.task, target, of.is_chat)
-            order = of.ranking or ORDER
-            pruning = Levels(task, order, heads, ffns, of.typed, layers, layers_by).pruning(target.shape)
-            info = task_info(of.task.name)
+            task, pruning, info = of.asked(target), of.pruning(target), task_info(of.task.name)
         asked = questions_work("questions", task, data_dir, 0)
         if (judged := asked.awaited()) is None:
             job = asked.now()
             draw_fault(None if job is None else job.details)
             end_run()
         # the cost of an order depends on it
-        is_urgent = bool(heads or ffns or layers or not of.ranking) and not target.spec.is_demo
+        is_urgent = bool(of.heads or of.ffns or of.layers or not of.ranking) and not target.spec.is_demo
         rows = replace(task, split="train")
         train = questions_work("train questions", rows, data_dir, -1 if is_urgent else 1).value()
         x = Experiment(target, data_dir, judged, train, of.limit, pruning)

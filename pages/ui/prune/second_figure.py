@@ -30,8 +30,8 @@ CURVE_HELP = "Every tenth of this level by the second model, in the background."
 def draw_second_model(screen: PruneScreen, shown: PruneResult) -> None:
     """Draws the second model's results so far, if one is chosen; it is measured after the first one."""
     if screen.whole and not shown.postponed:
-        spec = compared(screen.setup.spec)
-        target = None if spec is None else look_for_model(screen.setup, spec)
+        spec = compared(screen.study.setup.spec)
+        target = None if spec is None else look_for_model(screen.study.setup, spec)
         shown.compared = None if target is None else seconds.SecondModel(shown.x, target)
     if shown.compared is None:
         return

@@ -18,11 +18,11 @@ from engine.questions.requests import TaskSpec
 from engine.questions.tasks import OWN, task_info
 from engine.studies.removal import N_DRAWS, AccuracyWithout, Removal, draw, found_heads, line_of, removal, without
 from engine.studies.statements import BreakPoint, break_point
-from pages.ui.controls.carried import set_pruned
 from pages.ui.controls.many_tasks import local_tasks
-from pages.ui.controls.sidebar import Setup, wait_for_model
+from pages.ui.controls.sidebar import wait_for_model
+from pages.ui.controls.study import Setup, restore, set_study
 from pages.ui.page.address import one_among, put_right
-from pages.ui.page.defaults import ORDER, RANKING_QUESTIONS, SHOTS
+from pages.ui.page.defaults import LEVELS, ORDER, RANKING_QUESTIONS, SHOTS
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import session, store
 from pages.ui.page.widget_writes import hold, write
@@ -36,10 +36,9 @@ STORIES = {
     "control": "No examples",
     "far": "How far?",
 }
-KEY, TO_SET, LEVEL, MAIN = "prune_story", "prune story to set", "prune story level", "prune story task"
+KEY, TO_SET, MAIN = "prune_story", "prune story to set", "prune story task"
 OPENED = "prune story opened"  # what the open story is about
-SET_BY_STORIES = ("prune_task", "prune_shots", "prune_heads", "prune_ffns", "prune_layers", "prune_mask",
-                  "prune_order", "prune_labels")  # fmt: skip
+SET_BY_STORIES = ("task", "shots", *LEVELS, "mask", "order", "labels")
 FAR = "prune story far"  # its level is set once it is known
 SLOTS = ("story", "story heads")
 N_ASKED = 100  # questions, at most
@@ -92,8 +91,6 @@ def set_controls(setup: Setup) -> None:
     named by a link that sets no other controls."""
     state, story = st.session_state, st.session_state.get(KEY) or _in_link()
     state.setdefault(TO_SET, story is not None and not any(name in st.query_params for name in SET_BY_STORIES))
-    if (level := state.pop(LEVEL, None)) is not None:
-        write("prune_heads", level // 10)
     if not state.get(TO_SET) or story is None:
         return
     target, cast, heads = wait_for_model(setup), cast_of(setup), ()
@@ -107,22 +104,18 @@ def set_controls(setup: Setup) -> None:
     if cast is not None:
         task = cast.control if story == "control" and cast.control is not None else cast.main
         state[MAIN] = cast.main.name
-        write("prune_task", task.name)
-        write("prune_shots", task.shots)
-        write("prune_labels", task.labels)
+        set_study(task=task.name, shots=task.shots, labels=task.labels)
     if story == "far":
-        write("prune_order", ORDER)
+        set_study(order=ORDER)
         state[FAR] = True
     mask = draw(target.shape, heads, 0) if story == "others" else without(target.shape, heads)
-    set_pruned("prune", mask.text())
+    restore(mask.text())
 
 
 def close_when_left(setup: Setup) -> None:
     """Closes the story once the model, the task or the named heads are not those it was opened with: what it says would
     stand next to the results of something else."""
-    state, named = st.session_state, ("prune_task", "prune_mask")
-    for name in named:
-        hold(name)
+    state, named = st.session_state, ("task", "mask")
     if state.get(KEY) is None or state.get(TO_SET) or any(name not in state for name in named):
         return
     now = setup.spec, *(state[name] for name in named)
@@ -136,7 +129,7 @@ def cast_of(setup: Setup) -> Cast | None:
     are none: the demo's are only for the model that comes with the app."""
     names = [name for name in local_tasks(setup.data_dir) if name.startswith("demo_") == setup.spec.is_demo]
     state = st.session_state
-    first, shots = [state.get("prune_task"), state.get(MAIN)], int(state.get("prune_shots") or 0)
+    first, shots = [state.get("task"), state.get(MAIN)], int(state.get("shots") or 0)
     own = [name for name in first if name and name.endswith(OWN)]
     found = cast_from({name: task_info(name).needs for name in names} | dict.fromkeys(own, "examples"), *first)
     if found is None:

@@ -11,7 +11,7 @@ from engine.shapes import ModelShape
 from engine.studies.removal import N_DRAWS, Removal, without
 from engine.studies.surveys import in_words as task_in_words
 from engine.views.sweep import describe_cliff, describe_power
-from pages.ui.controls.sidebar import Setup
+from pages.ui.controls.study import Setup, set_study
 from pages.ui.figures.induction_scores import RULE
 from pages.ui.page.marks import mark
 from pages.ui.page.reads import stored_once
@@ -20,7 +20,7 @@ from pages.ui.page.tables import level_percent, number, percents, whole_percent
 from pages.ui.page.work import live
 from pages.ui.prune.jobs import is_short
 from pages.ui.prune.screen import PruneResult
-from pages.ui.prune.stories import FAR, LEVEL, SLOTS, TEXT, Cast, Far, cast_of, far_work, removal_work, removed
+from pages.ui.prune.stories import FAR, SLOTS, TEXT, Cast, Far, cast_of, far_work, removal_work, removed
 
 EXPECT = {
     "heads": "answers that depend on the examples are lost.",
@@ -145,7 +145,7 @@ def _draw(shown: PruneResult, cast: Cast | None, story: str) -> None:
             _draw_cells(far_cells(found), far_in_words(found))
             mark("far", found.read.reading or "read", **found.read.cells())
             if st.session_state.pop(FAR, False):
-                st.session_state[LEVEL] = found.level
+                set_study(heads=found.level // 10)
                 st.rerun()
         elif isinstance(found, Removal) and found.heads:
             _draw_cells(cells(found, cast), in_words(found, shown.x.shape))

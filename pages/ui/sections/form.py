@@ -16,7 +16,7 @@ from engine.requests.fields import Option, options
 from pages.ui.controls.controls import one_listed
 from pages.ui.controls.first_views import first_task, first_tasks
 from pages.ui.controls.many_tasks import local_tasks, several
-from pages.ui.controls.sidebar import Setup
+from pages.ui.controls.study import Setup, current
 from pages.ui.downloads.origin import of_model
 from pages.ui.page.address import flag, number_field, put_right
 from pages.ui.page.runtime import show_error
@@ -34,6 +34,9 @@ LABELS = {
     "prune_ffns": "FFNs pruned, %",
     "prune_layers": "Layers dropped, %",
 }
+# fields that begin with the study's value, and its key
+OF_STUDY = {"task": "task", "shots": "shots", "mask": "mask", "prune_heads": "heads", "prune_ffns": "ffns",
+            "prune_layers": "layers"}  # fmt: skip
 MOST_FIRST, IN_A_LINE, LAST = 6, 3, 3
 NONE, DEFAULT, ON, OFF = "none", "default", "on", "off"
 MORE = "More settings"
@@ -106,15 +109,15 @@ def _draw_fields(
 
 def _draw_field(where: DeltaGenerator, key: str, name: str, field: Field[Any], option: Option, setup: Setup) -> Any:
     """Draws the control of a field; returns its value."""
-    label, default = (
-        LABELS.get(name) or name.replace("_", " ").capitalize(),
-        None if field.default is MISSING else field.default,
-    )
+    label = LABELS.get(name) or name.replace("_", " ").capitalize()
+    default = None if field.default is MISSING else field.default
+    studied = current(OF_STUDY[name]) if name in OF_STUDY else None
     look: dict[str, Any] = {"help": option.help}
     if option.kind == "number":
         step = 1 if option.of is int else 0.1
         low, high = (option.of(end) for end in option.ends)
-        return number_field(where, label, (low, high), key, value=default, step=step, placeholder=DEFAULT, **look)
+        value = default if studied is None else option.of(studied)
+        return number_field(where, label, (low, high), key, value=value, step=step, placeholder=DEFAULT, **look)
     if option.kind == "choice":
         return _one(where, label, list(option.names), key, default, look)
     if option.kind == "switch":
@@ -125,6 +128,7 @@ def _draw_field(where: DeltaGenerator, key: str, name: str, field: Field[Any], o
     if option.what == "task":
         every = local_tasks(setup.data_dir)
         begin = first_task(every, setup.spec.is_demo) if field.default is MISSING else default or None
+        begin = studied if studied in every and begin is not None else begin
         return _one(where, label, every, key, begin, look) or default
     if option.what == "tasks":
         every = local_tasks(setup.data_dir)
@@ -135,7 +139,7 @@ def _draw_field(where: DeltaGenerator, key: str, name: str, field: Field[Any], o
         return _one(where, label, [each.title for each in passages(long=True)], key, option.example, look)
     hold(key)
     draw = partial(where.text_area, height=80) if option.what == "prompt" else where.text_input
-    begin = option.example or ("" if default is None else option.write(default))
+    begin = str(studied or "") or option.example or ("" if default is None else option.write(default))
     empty = NONE if default == "" else DEFAULT
     text = str(draw(label, begin, key=key, bind="query-params", placeholder=empty, **look) or "")
     return text if text.strip() else default
