@@ -21,7 +21,7 @@ from engine.architecture.family import supported_families
 from engine.architecture.layer_tensors import is_attention, is_ffn, place_of
 from engine.architecture.model_config import ModelConfig
 from engine.cli.options import request_of
-from engine.importance.rankings import CRITERIA
+from engine.importance.criteria import CRITERIA
 from engine.importance.rules import QUICK, RULES
 from engine.questions.rows import read as read_rows
 from engine.questions.tasks import HARNESS_TASKS, TaskInfo, list_tasks, local_files
@@ -189,7 +189,7 @@ def is_choice(name: str) -> bool:
 
 
 CRITERION = [
-    Place("engine.importance.rankings.CRITERIA", lambda name: name in CRITERIA and name in RULES),
+    Place("engine.importance.criteria.CRITERIA", lambda name: name in CRITERIA and name in RULES),
     Place("tests.write_command_line", is_choice),
 ]
 RANKING = [
@@ -304,7 +304,7 @@ for command in json.loads(sys.argv[1]):
 print(json.dumps(found))
 """
 MADE_UP = {
-    ("engine/importance/rankings.py", '    "first-token": Criterion('): """
+    ("engine/importance/criteria.py", '    "first-token": Criterion('): """
     "depth": Criterion(
         "Depth", "heads-depth", "ffns-depth", ("activity",),
         lambda found, part: np.indices(found[f"{part.rstrip('s')}_norms"].shape)[0].astype(float),

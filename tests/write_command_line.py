@@ -99,7 +99,7 @@ def page(parser: argparse.ArgumentParser) -> str:
 
 def numbers(text: str) -> str:
     """The text of docs/numbers.md, with the criteria and orders as engine.importance describes them."""
-    from engine.importance.rankings import CRITERIA
+    from engine.importance.criteria import CRITERIA
     from engine.importance.rules import RULES
 
     header = "| Criterion | Pruned last | Cost | Source |\n|:--|:--|:--|:--|\n"

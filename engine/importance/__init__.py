@@ -4,7 +4,8 @@
 `activity`: gate gradients, one backward pass per choice; statistics of heads and FFNs on questions, one forward pass
 each, and of their weights
 `layers`: the pruning order of whole layers: block influence, the oracle, the greedy search
-`rankings`: the table of criteria, orders, levels, and agreement between rankings
+`criteria`: the table of criteria, with the functions that compute their scores
+`rankings`: orders, levels, and agreement between rankings
 `rules`: the table of pruning orders
 `rankings_of`: from a level and a ranking to a mask
 `estimates`: first-order estimates of the effect of pruning, and the errors to expect, from the measured levels

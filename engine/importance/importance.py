@@ -17,7 +17,7 @@ from engine.accuracy.restarts import oracle
 from engine.errors import UsageError
 from engine.heads.entity_induction import N_PROMPTS
 from engine.importance.activity import activity_pieces, gate_gradients, magnitude_piece, summed
-from engine.importance.rankings import MEASURED_BY, part_of
+from engine.importance.criteria import MEASURED_BY, part_of
 from engine.measurement import Measurement, measured_apart, of_records
 from engine.memory import freed_at_once
 from engine.models.loading import Loaded
@@ -40,7 +40,7 @@ WHAT = tuple(MEASURED_BY)
 
 
 def measured_from(*sources: str) -> tuple[str, ...]:
-    """Returns the scores that are measured from any of these (engine.importance.rankings.Criterion)."""
+    """Returns the scores that are measured from any of these (engine.importance.criteria.Criterion)."""
     return tuple(what for what, criterion in MEASURED_BY.items() if {*sources} & {*criterion.measured_from})
 
 
@@ -106,7 +106,7 @@ def importance(
 ) -> Measurement[Scores]:
     """Returns the Scores; gradient scores have a value so far, the others only once all records are stored.
 
-    `what`: a score of a criterion (engine.importance.rankings.CRITERIA), or `gate`: Taylor's of heads, with every
+    `what`: a score of a criterion (engine.importance.criteria.CRITERIA), or `gate`: Taylor's of heads, with every
     choice's signed gradients. `n_prompts`: of each kind, for scores of words.
 
     With a `mask`, scores of the pruned model (gradient scores only); pruned components score 0. UsageError: unknown

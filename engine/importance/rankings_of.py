@@ -12,9 +12,10 @@ import numpy as np
 from engine.composed import ComposedRun, composed
 from engine.errors import UsageError
 from engine.heads.induction import induction
+from engine.importance.criteria import CRITERIA, Part, passes
 from engine.importance.importance import importance
 from engine.importance.layers import LAYERS_BY, layer_order, n_passes
-from engine.importance.rankings import CRITERIA, Part, n_pruned, passes
+from engine.importance.rankings import n_pruned
 from engine.importance.rules import QUICK, QUICK_QUESTIONS, RULES, Evidence
 from engine.measurement import Measurement
 from engine.models.masks import Edits, Mask, parse_edits, without_layers
@@ -79,7 +80,7 @@ class Ranking:
 
     @property
     def criterion(self) -> str:
-        """The criterion that scores components (engine.importance.rankings.CRITERIA); importance if the order needs
+        """The criterion that scores components (engine.importance.criteria.CRITERIA); importance if the order needs
         none."""
         return "gradient" if self.name == QUICK else self.name if self.name in CRITERIA else "importance"
 

@@ -10,9 +10,10 @@ from engine.accuracy.restarts import lost, oracle
 from engine.errors import HeadroomError, UsageError
 from engine.heads.entity_induction import N_PROMPTS
 from engine.heads.induction import SCORES, VARIANTS, InductionScores, best_heads, induction
+from engine.importance.criteria import KINDS
 from engine.importance.importance import OF_ENTITIES, WHAT, Scores, importance
 from engine.importance.layers import block_influence, greedy, n_passes, unmeasured_order
-from engine.importance.rankings import KINDS, agreement, order, permille
+from engine.importance.rankings import agreement, order, permille
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.questions.tasks import SPLITS

@@ -12,8 +12,9 @@ import numpy as np
 from engine.accuracy.evaluation import evaluation
 from engine.composed import ComposedRun, composed
 from engine.errors import Cancelled, HeadroomError, UsageError
+from engine.importance.criteria import CRITERIA, KINDS, Part
 from engine.importance.importance import importance
-from engine.importance.rankings import CRITERIA, KINDS, Agreement, Part, agreement
+from engine.importance.rankings import Agreement, agreement
 from engine.importance.rankings_of import OF_ONE_TASK, PARTS, Orders, Pruning, Ranking, orders_from, orders_of
 from engine.importance.rules import Evidence
 from engine.measurement import Measurement, Workload

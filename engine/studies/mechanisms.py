@@ -22,8 +22,9 @@ from engine.accuracy.restarts import first_changed, under_each
 from engine.composed import ComposedRun, composed
 from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.heads.fills import FILLS, filled_evaluation
+from engine.importance.criteria import CRITERIA
 from engine.importance.importance import OF_ALL_TASKS, importance
-from engine.importance.rankings import CRITERIA, aggregate, agreement, order
+from engine.importance.rankings import aggregate, agreement, order
 from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
 from engine.models.session import Target

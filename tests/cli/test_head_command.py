@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.importance.rankings import CRITERIA, KINDS
+from engine.importance.criteria import CRITERIA, KINDS
 from engine.models.in_memory import Models
 from tests.cli.conftest import refused
 from tests.engine.fixtures import write_questions

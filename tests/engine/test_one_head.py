@@ -12,8 +12,8 @@ from engine.heads.idealised import PATTERNS, Ideal, ideal_losses, recovered_in_t
 from engine.heads.in_text import LEAST, head_in_texts, head_on_probe, most_looked_at, most_raised
 from engine.heads.induction import VARIANTS, induction
 from engine.heads.probes import prefix_matching
+from engine.importance.criteria import CRITERIA, KINDS
 from engine.importance.importance import Scores
-from engine.importance.rankings import CRITERIA, KINDS
 from engine.models.in_memory import Models
 from engine.models.masks import Mask
 from engine.progress import final

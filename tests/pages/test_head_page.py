@@ -14,7 +14,7 @@ import pytest
 from engine.demo import passages
 from engine.heads.in_text import HeadOnProbe
 from engine.heads.induction import InductionScores, induction
-from engine.importance.rankings import CRITERIA, KINDS
+from engine.importance.criteria import CRITERIA, KINDS
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.shapes import ModelShape

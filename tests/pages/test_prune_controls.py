@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.importance.rankings import CRITERIA
+from engine.importance.criteria import CRITERIA
 from engine.questions.requests import TaskSpec
 from pages.ui.controls.study import Study
 from pages.ui.page import runtime

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from engine.importance.rankings import CRITERIA
+from engine.importance.criteria import CRITERIA
 from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking
 from engine.importance.rules import RULES
 from engine.models.masks import KEEP, parse_edits

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from engine.heads.induction import VARIANTS
-from engine.importance.rankings import CRITERIA
+from engine.importance.criteria import CRITERIA
 from pages.ui.figures.induction_scores import ABOUT, TITLES
 from pages.ui.figures.sheet import Sheet
 from pages.ui.head import charts, tables

@@ -9,7 +9,7 @@ import pandas as pd
 
 from engine.heads.in_text import LEAST, HeadInText, HeadOnProbe, most_looked_at, most_raised
 from engine.heads.induction import INDUCTION_FROM, SCORES, VARIANTS, best_heads
-from engine.importance.rankings import CRITERIA
+from engine.importance.criteria import CRITERIA
 from engine.studies.one_head import TITLES as PART_TITLES
 from engine.studies.portrait import Portrait
 from engine.studies.surveys import in_words

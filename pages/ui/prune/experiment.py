@@ -66,7 +66,7 @@ class Experiment:
 
     @property
     def criterion(self) -> str:
-        """Returns the criterion that scores heads and FFNs (engine.importance.rankings.CRITERIA)."""
+        """Returns the criterion that scores heads and FFNs (engine.importance.criteria.CRITERIA)."""
         return self.pruning.ranking.criterion
 
     @property

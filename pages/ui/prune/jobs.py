@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 from engine.composed import deferred
+from engine.importance.criteria import CRITERIA
 from engine.importance.estimates import gradients
-from engine.importance.rankings import CRITERIA
 from engine.importance.rankings_of import PARTS, Axis
 from engine.importance.rules import Evidence
 from engine.measurement import Measurement

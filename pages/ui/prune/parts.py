@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from engine.importance.rankings import CRITERIA
+from engine.importance.criteria import CRITERIA
 from engine.importance.rankings_of import Axis
 from engine.models.session import Target
 from engine.questions.tasks import OWN_SUFFIXES

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 
 from engine.accuracy.evaluation import Answers, accuracy
+from engine.importance.criteria import CRITERIA
 from engine.importance.importance import Scores
-from engine.importance.rankings import CRITERIA, order
+from engine.importance.rankings import order
 from engine.importance.rankings_of import Axis
 from engine.importance.rules import Evidence
 from engine.models.masks import Mask

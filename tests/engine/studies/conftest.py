@@ -11,8 +11,9 @@ from scipy import stats
 from cache import open_store
 from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
+from engine.importance.criteria import CRITERIA
 from engine.importance.importance import Scores, importance
-from engine.importance.rankings import CRITERIA, random_order
+from engine.importance.rankings import random_order
 from engine.importance.rankings_of import Orders
 from engine.importance.rules import random_order_within_layers
 from engine.models.loading import LoadSpec
