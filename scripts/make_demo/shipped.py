@@ -20,6 +20,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from engine.requests import CompareMechanisms
+from pages.ui.sections.form import MEASUREMENT, label_of
+
 # Kernels that processors name themselves: with bf16 and int8 instructions, with int8 ones, with AVX2 alone.
 KERNELS = (
     "bf16=own,int8=integer,gradient=own,attention=fp32,fp32=own",
@@ -35,6 +38,7 @@ VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, a
     "passage": ("passage", PASSAGE),
     "importance": ("importance", {"importance_what": "Gradient"}),
     "oracle": ("importance", {"importance_what": "Measured"}),  # which it opens with once that is stored
+    "mechanisms": ("bench", {MEASUREMENT: label_of(CompareMechanisms)}),
 }
 # not the speed of a machine, which is measured on each
 KINDS = {*"activity answers attribution importance induction magnitudes perplexity texts tokenloss".split(),
@@ -43,7 +47,7 @@ KINDS = {*"activity answers attribution importance induction magnitudes perplexi
 ONCE = {"attribution", "tokenloss"}
 LARGE_VIEW = "head"
 # views with records of the last kernels alone
-OF_ONE_KERNEL = ("in_context", "correlations", "head", "heads", "oracle")
+OF_ONE_KERNEL = ("in_context", "correlations", "head", "heads", "oracle", "mechanisms")
 # what Head shows on top of some other heads: those that the story and In context name
 HEADS, TOP_OF_HEADS = ("L1H1", "L1H3", "L3H5", "L0H4", "L0H5"), "heads"
 # by scores of other kernels, a few of its orders differ: `--add` measures these on top, after all has been written
