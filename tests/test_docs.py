@@ -13,7 +13,7 @@ from headroom import settings
 from pages.ui.page.screens import STORY
 from tests.conftest import REPOSITORY
 from tests.test_imports_go_one_way import FLOORS, OF_SCREENS
-from tests.write_command_line import PAGE, WRITTEN, page, parser
+from tests.write_docs import PAGE, WRITTEN, page, parser
 
 CONTRIBUTING, ARCHITECTURE = REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "docs" / "architecture.md"
 DOCS = [REPOSITORY / "README.md", REPOSITORY / "SECURITY.md", CONTRIBUTING, *sorted(ARCHITECTURE.parent.glob("*.md"))]
@@ -86,12 +86,12 @@ def test_every_screen_is_in_the_navigation_and_the_docs():
 
 
 def test_every_command_and_option_is_told():
-    assert read(PAGE) == page(parser()), "run `.venv/bin/python -m tests.write_command_line`"
+    assert read(PAGE) == page(parser()), "run `.venv/bin/python -m tests.write_docs`"
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=relative)
 def test_every_criterion_order_and_family_is_told(path):
-    assert read(path) == WRITTEN[path](read(path)), "run `.venv/bin/python -m tests.write_command_line`"
+    assert read(path) == WRITTEN[path](read(path)), "run `.venv/bin/python -m tests.write_docs`"
 
 
 @pytest.mark.parametrize("path", DOCS, ids=relative)

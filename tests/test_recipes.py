@@ -29,7 +29,7 @@ from engine.requests import REQUESTS, Evaluate, argv, program
 from engine.requests.fields import Option, number, option_name, options
 from pages.ui.controls.sidebar import MODEL_HELP
 from pages.ui.page.screens import STORY
-from tests import write_command_line
+from tests import write_docs
 from tests.engine.fixtures import TINY
 from tests.test_imports_go_one_way import REPOSITORY
 
@@ -117,7 +117,7 @@ def is_named(kind: str, words: str) -> bool:
 FAMILY = [
     Place("engine/architecture/families/", has_module),
     Place("engine.architecture.families.NAMES", lambda kind: kind in NAMES),
-    Place("tests.write_command_line", lambda kind: is_named(kind, text("README.md")), is_stock),
+    Place("tests.write_docs", lambda kind: is_named(kind, text("README.md")), is_stock),
     Place("tests/engine/test_published_families.py",
           lambda kind: kind in constant("tests/engine/test_published_families.py", "PUBLISHED"), is_stock),
 ]  # fmt: skip
@@ -179,7 +179,7 @@ def is_field(item: str) -> bool:
     return bool(name) and option is not None and (bool(option.help) or item == "cache action")
 
 
-OPTION = [Place("engine/requests", is_field), Place("tests.write_command_line", is_told)]
+OPTION = [Place("engine/requests", is_field), Place("tests.write_docs", is_told)]
 
 # a criterion, and a ranking that is not one
 
@@ -190,11 +190,11 @@ def is_choice(name: str) -> bool:
 
 CRITERION = [
     Place("engine.importance.criteria.CRITERIA", lambda name: name in CRITERIA and name in RULES),
-    Place("tests.write_command_line", is_choice),
+    Place("tests.write_docs", is_choice),
 ]
 RANKING = [
     Place("engine.importance.rules.RULES", lambda name: name in RULES),
-    Place("tests.write_command_line", is_choice),
+    Place("tests.write_docs", is_choice),
     Place("tests.engine.studies.conftest.ByHand",
           lambda name: name in constant("tests/engine/studies/conftest.py", "ByHand"),
           lambda name: name not in ("rescored", "induction-protected", QUICK)),
@@ -248,7 +248,7 @@ def test_an_option_is_taken_shown_and_told_once_its_field_is_there(monkeypatch):
     assert argv(request) == ["evaluate", "--task", "demo_copy", "--made-up", "3"]
     assert request_of(engine.cli.parser().parse_args(argv(request))) == request
     assert "Evaluated(task='demo_copy', made_up=3)" in program([request])
-    page = write_command_line.page(engine.cli.parser())
+    page = write_docs.page(engine.cli.parser())
     assert "| `--made-up N` | how many are made up (2) |" in page
     assert set(page.splitlines()) - set(text("docs/command-line.md").splitlines()) == {
         "| `--made-up N` | how many are made up (2) |"

@@ -1,6 +1,6 @@
 """Writes docs/command-line.md from the parser of the command line, the tables of criteria and of pruning orders in
 docs/numbers.md, and the model families in docs/models.md and README.md:
-`.venv/bin/python -m tests.write_command_line`.
+`.venv/bin/python -m tests.write_docs`.
 """
 
 import argparse
@@ -17,7 +17,7 @@ SHARED_BY = 3  # an option that so many commands take alike is told once, at the
 OPENING = """\
 # The command line
 
-<!-- Generated from the parser by `.venv/bin/python -m tests.write_command_line`; do not edit by hand. -->
+<!-- Generated from the parser by `.venv/bin/python -m tests.write_docs`; do not edit by hand. -->
 
 Every measurement of the app is also a command, and both use the same store. `pip install .` installs the `headroom`
 command; in a clone, after `make run`, it is `.venv/bin/headroom`. Without a command, it opens the app.

@@ -19,7 +19,7 @@ from engine.architecture.transformers_internals import model_config
 from engine.requests import REQUESTS
 from engine.requests.output import to_json
 from tests.engine.fixtures import SIZES, STOCK, TINY, family_folder
-from tests.write_command_line import commands_of, parser
+from tests.write_docs import commands_of, parser
 
 FLOATS = st.floats() | st.floats(width=32).map(np.float32) | st.floats().map(np.float64)
 LEAVES = st.none() | st.booleans() | st.integers() | st.integers(0, 9).map(np.int64) | st.text(max_size=5) | FLOATS

@@ -30,7 +30,7 @@ from engine.views.view import text_view
 from tests.cli.conftest import refused
 from tests.conftest import IS_THOROUGH
 from tests.engine.fixtures import refused_by
-from tests.write_command_line import commands_of
+from tests.write_docs import commands_of
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="~\0"), max_size=9).filter(
     lambda text: text != "--"  # which Python's own parser takes for no value
