@@ -15,7 +15,7 @@ from engine.requests.base import OfModel
 from engine.requests.fields import number
 from engine.views.view import View, plain_text
 from pages.ui.sections import form, section
-from tests.pages.conftest import press, ran
+from tests.pages.conftest import labels, press, ran
 
 MEASURED = [each for each in REQUESTS if each.group]
 WRITE_OR_TRAIN = {"export", "train"}
@@ -83,10 +83,22 @@ def test_a_number_with_a_fraction_stays_in_the_address(open_app):
     assert "--temperature 0.7" in at.code[0].value and not at.warning
 
 
-def test_a_field_that_cannot_be_meant_says_so(open_app):
-    at = open_app("bench", bench_measurement=label_of("evaluate"), bench_evaluate_mask="L99H0")
-    [error] = [each.value for each in at.error]
-    assert re.search(r"L99H0|layer 99", error)
+@pytest.mark.parametrize(("command", "name"), [("evaluate", "mask"), ("attribute", "second_mask")])
+def test_a_mask_that_does_not_fit_the_model_says_so_at_its_field(open_app, command, name):
+    at = open_app("bench", bench_measurement=label_of(command), **{f"bench_{command}_{name}": "L99H0"})
+    [error] = at.main.get("error")
+    assert re.search(r"L99H0|layer 99", error.value) and "Measure" not in labels(at)
+    [typed] = [each for each in at.text_input if each.key == f"bench_{command}_{name}"]
+    is_below_form = block_of(at.main, error) is not block_of(at.main, typed)
+    assert is_below_form == (name == "second_mask"), "as that field is folded"
+
+
+def block_of(block, element):
+    """The innermost block that an element is in, of those in a block; None: it is elsewhere."""
+    if any(child is element for child in block.children.values()):
+        return block
+    inner = (block_of(child, element) for child in block.children.values() if hasattr(child, "children"))
+    return next((found for found in inner if found), None)
 
 
 @pytest.mark.slow("draws two screens")

@@ -9,6 +9,7 @@ import streamlit as st
 
 from engine.demo import passages
 from engine.errors import UsageError
+from engine.models.masks import parse_edits
 from engine.models.session import Target
 from engine.requests import Request
 from engine.requests.base import OfModel, OnRay, WithData, gives
@@ -37,6 +38,7 @@ LABELS = {
 # fields that begin with the study's value, and its key
 OF_STUDY = {"task": "task", "shots": "shots", "mask": "mask", "prune_heads": "heads", "prune_ffns": "ffns",
             "prune_layers": "layers"}  # fmt: skip
+MASKS = ("mask", "base_mask", "second_mask")  # of the model, unless there is a second one
 MOST_FIRST, IN_A_LINE, LAST = 6, 3, 3
 NONE, DEFAULT, ON, OFF = "none", "default", "on", "off"
 MORE = "More settings"
@@ -49,8 +51,8 @@ def label_of(of: type[Request]) -> str:
 
 
 def draw_form(of: type[Request], setup: Setup, target: Target | None) -> Request | None:
-    """Draws a form for requests of this class; returns the request, or None if its fields do not go together, which is
-    said at the field. `target`: the model, for requests of one."""
+    """Draws a form for requests of this class; returns the request, or None if it cannot be meant, which is said at the
+    field (below the form, of one that is folded). `target`: the model, for requests of one."""
     shown = {name: each for name, each in options(of).items() if name not in HIDDEN and not each[1].is_output}
     rank = {name: _rank(of, name, *each) for name, each in shown.items()}
     ranked = sorted(shown, key=lambda name: rank[name])
@@ -59,7 +61,7 @@ def draw_form(of: type[Request], setup: Setup, target: Target | None) -> Request
     values = _draw_fields(of, setup, {name: shown[name] for name in first}, places)
     if rest := {name: each for name, each in shown.items() if name not in first}:
         with st.expander(MORE):
-            values |= _draw_fields(of, setup, rest, places)
+            values |= _draw_fields(of, setup, rest, {})
     given: dict[str, Any] = values | {
         name: f"{of.command}{option.endings[0]}"
         for name, (_, option) in options(of).items()
@@ -70,12 +72,26 @@ def draw_form(of: type[Request], setup: Setup, target: Target | None) -> Request
     if issubclass(of, WithData):
         given["task_data"] = setup.data_dir
     try:
-        return of(**given)
+        request = of(**given)
     except UsageError as error:
-        at = next((place for name, place in places.items() if f": {name} is " in str(error)), st.container())
-        with at:
-            show_error(str(error))
-        return None
+        at, line = next((name for name in places if f": {name} is " in str(error)), ""), str(error)
+    else:
+        at, line = _wrong_mask(given, target)
+        if not line:
+            return request
+    with places.get(at) or st.container():
+        show_error(line)
+    return None
+
+
+def _wrong_mask(given: Mapping[str, Any], target: Target | None) -> tuple[str, str]:
+    """The first field whose mask does not fit the model, and why; ("", ""): none."""
+    for name in MASKS if target is not None and not given.get("other_model") else ():
+        try:
+            parse_edits(given.get(name) or "", target.shape)
+        except UsageError as error:
+            return name, str(error)
+    return "", ""
 
 
 def _rank(of: type[Request], name: str, field: Field[Any], option: Option) -> int:
