@@ -130,7 +130,7 @@ class MeasureSpeed(PrunedModel):
             "out": self.out,
         }  # fmt: skip
         files = file_of(self.out, lambda suffix: table_file(suffix, found.frame()))
-        return Result(found, fields, speed_view(found), files)
+        return Result(found, fields, speed_view(found, mask), files)
 
 
 @dataclass(frozen=True, kw_only=True)

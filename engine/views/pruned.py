@@ -32,22 +32,29 @@ def exported_view(made: Exported, mask: Mask) -> View:
     return View(finding, notes=[*notes, made.to_load])
 
 
-def speed_view(found: Speed) -> View:
-    """Tokens per second and memory, of the pruned and of the full model."""
+def speed_view(found: Speed, mask: Mask) -> View:
+    """Tokens per second and memory of the model, and of the pruned one if the mask prunes anything."""
     rows = found.rows()
-    ratio = {row["quantity"]: row["ratio"] for row in rows}
-    finding = f"**Pruned, it generates {ratio['Generated']:.2f} times as many tokens a second**, and reads "
-    finding += f"{ratio['Prompt']:.2f} times as many of a prompt; its weights take {percent(ratio['Weights'], 0)} of "
-    finding += "the full model's memory."
+    at = {row["quantity"]: row for row in rows}
+    if mask.is_full:
+        written, read = (f"{at[name]['full']:,.0f}" for name in ("Generated", "Prompt"))
+        finding = f"**It generates {written} tokens a second**, and reads {read} of a prompt; its weights take "
+        finding += f"{at['Weights']['full'] / 1e6:,.1f} MB."
+    else:
+        finding = f"**Pruned, it generates {at['Generated']['ratio']:.2f} times as many tokens a second**, and reads "
+        finding += f"{at['Prompt']['ratio']:.2f} times as many of a prompt; its weights take "
+        finding += f"{percent(at['Weights']['ratio'], 0)} of the full model's memory."
     columns = {"quantity": Column("Quantity"), "unit": Column("Unit"), "full": Column("Full, median", ",.0f"),
-               "full_low": Column("from", ",.0f"), "full_high": Column("to", ",.0f"),
-               "pruned": Column("Pruned, median", ",.0f"), "pruned_low": Column("from", ",.0f"),
-               "pruned_high": Column("to", ",.0f"), "ratio": Column("Pruned divided by full", ".2f")}  # fmt: skip
+               "full_low": Column("from", ",.0f"), "full_high": Column("to", ",.0f")}  # fmt: skip
+    if not mask.is_full:
+        columns |= {"pruned": Column("Pruned, median", ",.0f"), "pruned_low": Column("from", ",.0f"),
+                    "pruned_high": Column("to", ",.0f"), "ratio": Column("Pruned divided by full", ".2f")}  # fmt: skip
+    draw = None if mask.is_full else partial(kit.bars, y="quantity", x="ratio")
     how = (
         f"A prompt of {found.n_prompt} tokens and {found.n_new} behind it, in {len(found.prompt['full'])} turns each; "
     )
     how += f"the machine's load was {found.load:.1f} on {found.n_cpus} cores."
-    return View(finding, [Part("Speed and memory", rows, columns, partial(kit.bars, y="quantity", x="ratio"))], [how])
+    return View(finding, [Part("Speed and memory", rows, columns, draw)], [how])
 
 
 def perplexity_view(sides: Mapping[str, Perplexity], rows: Sequence[Mapping[str, Any]], change: Change | None) -> View:

@@ -116,7 +116,8 @@ def continuation_view(said: Mapping[str, Continuation], following: Sequence[Mapp
 
 
 def attention_view(heads: Sequence[str], pieces: Sequence[str], pattern: np.ndarray, n_left_out: int) -> View:
-    """Where heads attend: `pattern` (token that looks, token looked at) is the mean of theirs."""
+    """Where heads attend: `pattern` (token that looks, token looked at) is the mean of theirs. A table that is cut has
+    the most attention that is on neither the first token nor the token itself."""
     shares = {
         "the first token": pattern[1:, 0],
         "the token before": np.diagonal(pattern, -1),
@@ -130,7 +131,8 @@ def attention_view(heads: Sequence[str], pieces: Sequence[str], pattern: np.ndar
     finding += f"{counted(len(pieces), 'token')}."
     rows = [
         {"to": source, "from": destination, "looks_from": pieces[destination], "at": pieces[source],
-         "attention": float(pattern[destination, source])}
+         "attention": float(pattern[destination, source]),
+         "elsewhere": float(pattern[destination, source]) if 0 < source < destination else 0.0}
         for destination, source in np.argwhere(pattern >= LEAST_SHOWN).tolist()
     ]  # fmt: skip
     columns = {
@@ -141,7 +143,9 @@ def attention_view(heads: Sequence[str], pieces: Sequence[str], pattern: np.ndar
         "attention": Column("Attention, mean of the heads" if len(heads) > 1 else "Attention", ".1%"),
     }
     draw = partial(kit.matrix, x="to", y="from", value="attention")
-    return View(finding, [Part("Attention of each token", rows, columns, draw)], _left_out(n_left_out))
+    return View(
+        finding, [Part("Attention of each token", rows, columns, draw, ranked_by="elsewhere")], _left_out(n_left_out)
+    )
 
 
 def lens_view(names: Sequence[str], shares: Sequence[float], n_tokens: int, n_left_out: int) -> View:
