@@ -30,7 +30,8 @@ from engine.requests.fields import Option, number, option_name, options
 from pages.ui.controls.sidebar import MODEL_HELP
 from pages.ui.page.screens import STORY
 from tests import write_docs
-from tests.engine.fixtures import TINY
+from tests.conftest import HANG_S
+from tests.engine.fixtures import SIZES, TINY, saved
 from tests.test_imports_go_one_way import REPOSITORY
 
 NEW = "made_up"  # an item that nobody has added anywhere
@@ -290,41 +291,60 @@ def test_no_test_names_all_families_by_itself():
 
 
 PROGRAM = """
-import contextlib, io, json, os, sys
+import contextlib, io, json, os, sys, time
 for name in [*sys.modules]:
-    if name.partition(".")[0] in ("cache", "engine"):
+    if name.partition(".")[0] in ("cache", "engine", "pages"):
         del sys.modules[name]  # those of the clone
 sys.path.insert(0, os.getcwd())
 from engine.__main__ import main
-found = []
-for command in json.loads(sys.argv[1]):
+asked, found = json.loads(sys.argv[1]), []
+for command in asked["commands"]:
     with contextlib.redirect_stdout(io.StringIO()) as out:
         assert main([*command, "--json"]) == 0
     found.append(json.loads(out.getvalue()))
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+at = AppTest.from_file("app.py", default_timeout=asked["wait_s"])
+for name, value in asked["screen"].items():
+    at.query_params[name] = value
+end = time.monotonic() + asked["wait_s"]
+while "heads.**" not in str(found[-1]) and time.monotonic() < end:
+    at._page_hash, at._finished_page_script_hash = calc_hash("made_up"), ""
+    at.run()
+    assert not at.exception, at.exception
+    found[5:] = [[each.proto.body for kind in ("html", "markdown") for each in at.main.get(kind)]]
 print(json.dumps(found))
 """
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a recipe adds to a file: a `text` in front of the line `above`; a new file if there is none."""
+
+    path: str
+    text: str
+    above: str = ""
+
+
+# by recipe; as CONTRIBUTING says
 MADE_UP = {
-    ("engine/importance/criteria.py", '    "first-token": Criterion('): """
+    "A criterion": [Row("engine/importance/criteria.py", """
     "depth": Criterion(
         "Depth", "heads-depth", "ffns-depth", ("activity",),
         lambda found, part: np.indices(found[f"{part.rstrip('s')}_norms"].shape)[0].astype(float),
         "components of the last layers", _FORWARD, "nobody",
     ),
-""",
-    ("engine/importance/rules.py", '    "random": Rule('): """
+""", '    "first-token": Criterion(')],
+    "A pruning order": [Row("engine/importance/rules.py", """
     "deepest": Rule(
         "the last components", (), lambda shape, seed, known: (np.arange(shape.n_heads_total)[::-1],
                                                                np.arange(shape.n_layers)[::-1])),
-""",
-    ("engine/questions/tasks.py", '        _task("arc_easy"'): """
+""", '    "random": Rule(')],
+    "A task of lm-evaluation-harness": [Row("engine/questions/tasks.py", """
         _task("sciq", "SciQ", "science, 4 answers", 0.25, "sciq", "question correct_answer"),
-""",
-    ("engine/requests/__init__.py", "REQUESTS: tuple"): """
-from engine.requests.made_up import CountHeads
-""",
-    ("engine/requests/__init__.py", "    ListModels, Diagnose"): "    CountHeads,\n",
-}  # fmt: skip
-COMMAND = '''
+""", '        _task("arc_easy"')],
+    "A command": [
+        Row("engine/requests/made_up.py", """
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -334,7 +354,7 @@ from engine.views.view import View
 
 @dataclass(frozen=True, kw_only=True)
 class CountHeads(OfModel):
-    """Count the heads of a model. The value is their number."""
+    \"\"\"Count the heads of a model. The value is their number.\"\"\"
 
     command: ClassVar[str] = "count"
     group: ClassVar[str] = "Scores"
@@ -342,30 +362,89 @@ class CountHeads(OfModel):
     def measure(self, run: RequestRun) -> Result:
         n = self.target(run.session).shape.n_heads_total
         return Result(n, {"heads": n}, View(f"**{n} heads.**", []))
-'''
+"""),
+        Row("engine/requests/__init__.py", "\nfrom engine.requests.made_up import CountHeads\n", "REQUESTS: tuple"),
+        Row("engine/requests/__init__.py", "    CountHeads,\n", "    ListModels, Diagnose"),
+    ],
+    "A model family": [
+        Row("engine/architecture/families/helium.py", """
+from dataclasses import replace
+
+from engine.architecture.families import llama
+
+FAMILY = replace(
+    llama.FAMILY, name="Helium", models="Helium 1", tiny={"helium": {"head_dim": 8, "num_key_value_heads": 4}}
+)
+"""),
+        Row("engine/architecture/families/__init__.py", '"helium", ', '         "gpt_neo"'),
+    ],
+    "A screen": [
+        Row("pages/made_up.py", """
+from engine.requests.made_up import CountHeads
+from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.downloads.origin import about, of_model
+from pages.ui.page.runtime import require_frame
+from pages.ui.sections.section import Section, show
+
+require_frame("pages/made_up.py")
+target = wait_for_model(chosen())
+show("made_up", [
+], about(target, ""))
+"""),
+        Row("pages/ui/page/screens.py",
+            '        Screen("made_up", "Made up", "science", "How many heads there are.", "look at it."),\n',
+            '        Screen(\n            "bench"'),
+    ],
+    "A section of a screen": [
+        Row("pages/made_up.py", """
+    Section("Heads", CountHeads(**of_model(target)), target, "You will see their number.", "at once"),
+""", "], about"),
+    ],
+}  # fmt: skip
+FILES = {"A criterion": 1, "A pruning order": 1, "A task of lm-evaluation-harness": 1, "A command": 2,
+         "A model family": 2, "A screen": 2, "A section of a screen": 1}  # fmt: skip
+
+
+@pytest.mark.parametrize("title", MADE_UP)
+def test_a_recipe_adds_to_few_files(title):
+    """Without its tests and docs."""
+    assert recipe(title) and len({row.path for row in MADE_UP[title]}) == FILES[title]
+
+
+def helium(folder, tiny_opt):
+    """A tiny model of the made-up family."""
+    import transformers
+
+    config = transformers.AutoConfig.for_model("helium", **SIZES, head_dim=8, num_key_value_heads=4)
+    return saved(transformers.AutoModelForCausalLM.from_config(config), folder, tiny_opt)
 
 
 def copy_with_rows(folder):
-    """A copy of the engine in which the rows of `MADE_UP` are added."""
-    for package in ("cache", "engine"):
+    """A copy of the app in which the rows of `MADE_UP` are added."""
+    folder.mkdir()
+    for package in ("cache", "engine", "pages"):
         shutil.copytree(REPOSITORY / package, folder / package, copy_function=os.symlink)
-    for (path, above), row in MADE_UP.items():
-        source = (folder / path).read_text(encoding="utf-8")
-        assert source.count(f"\n{above}") == 1, f"{path} has no {above!r}"
-        (folder / path).unlink()
-        (folder / path).write_text(source.replace(f"\n{above}", f"{row}{above}"), encoding="utf-8")
-    (folder / "engine" / "requests" / "made_up.py").write_text(COMMAND, encoding="utf-8")
+    (folder / "app.py").symlink_to(REPOSITORY / "app.py")
+    for row in (row for rows in MADE_UP.values() for row in rows):
+        file, source = folder / row.path, ""
+        if row.above:
+            source = file.read_text(encoding="utf-8")
+            assert source.count(f"\n{row.above}") == 1, f"{row.path} has no {row.above!r}"
+            file.unlink()
+        file.write_text(source.replace(f"\n{row.above}", f"{row.text}{row.above}") or row.text, encoding="utf-8")
     return folder
 
 
 @pytest.mark.slow("reads the engine once more, in a process, as modules read the tables when they are imported")
-def test_a_criterion_an_order_a_task_and_a_command_work_once_their_rows_are_there(warm, tiny_opt, tmp_path):
+def test_all_of_it_works_once_the_rows_are_there(warm, tiny_opt, tmp_path):
     row = {"support": "", "question": "Why?", "correct_answer": "so", "distractor1": "no", "distractor2": "if",
            "distractor3": "or"}  # fmt: skip
     (tmp_path / "sciq").mkdir()
     for split in ("train", "validation"):
         (tmp_path / "sciq" / f"{split}.jsonl").write_text(f"{json.dumps(row)}\n", encoding="utf-8")
-    model = ("--model", str(tiny_opt), "--precision", "fp32")
+    model, of_family = (
+        ("--model", str(folder), "--precision", "fp32") for folder in (tiny_opt, helium(tmp_path / "helium", tiny_opt))
+    )
     task = ("--task", "sciq", "--task-data", str(tmp_path))
     levels = ("--prune-heads", "50", "--prune-ffns", "50")
     commands = (
@@ -373,10 +452,14 @@ def test_a_criterion_an_order_a_task_and_a_command_work_once_their_rows_are_ther
         ("evaluate", *model, *task, *levels, "--order", "depth"),
         ("evaluate", *model, *task, *levels, "--order", "deepest"),
         ("count", *model),
+        ("evaluate", *of_family, *task, "--mask", "L0H0 F1"),
     )
+    asked = {"commands": commands, "screen": dict(model=str(tiny_opt), precision="fp32"), "wait_s": HANG_S}
     environment = os.environ | {"HEADROOM_CACHE": str(tmp_path / "results")}
-    done = warm.run(["-c", PROGRAM, json.dumps(commands)], env=environment, cwd=copy_with_rows(tmp_path / "clone"))
+    done = warm.run(["-c", PROGRAM, json.dumps(asked)], env=environment, cwd=copy_with_rows(tmp_path / "clone"))
     assert done.returncode == 0, done.stderr
-    scored, by_score, by_rule, counted = json.loads(done.stdout)
+    scored, by_score, by_rule, counted, judged, shown = json.loads(done.stdout)
     assert (scored["what"], scored["shape"], scored["n"]) == ("heads-depth", [2, 4], 1)
     assert (by_score["mask"], by_rule["mask"], by_score["n"]) == ("B0", "B1", 1) and counted["heads"] == 8
+    assert (judged["mask"], judged["n"]) == ("L0H0 F1", 1)
+    assert "<h1>Made up</h1>" in shown[0] and any("**8 heads.**" in each for each in shown)
