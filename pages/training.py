@@ -1,69 +1,91 @@
-"""The Training screen: small models while they are trained, snapshot by snapshot, on one axis of tokens."""
+"""The Training screen: two small models while they are trained, snapshot by snapshot, on one axis of tokens."""
 
 import time
 from functools import partial
 
 import streamlit as st
 
+from engine.requests import MeasureTrajectory
+from engine.views.training import difference, phase_change, trajectory_view
+from engine.views.view import plain_text
 from pages.ui.controls.controls import folded
 from pages.ui.downloads.footer import closing
+from pages.ui.downloads.origin import Origin
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.presentation import presenting
-from pages.ui.page.runtime import end_run, require_frame
-from pages.ui.page.work import live
-from pages.ui.training import sections
-from pages.ui.training.choosing import choose, draw_followed, draw_made
-from pages.ui.training.finding import finding
-from pages.ui.training.live import draw_live
-from pages.ui.training.measuring import draw_unmeasured, work_of
-from pages.ui.training.origin import origin
+from pages.ui.page.runtime import errors_shown, require_frame, trainings
+from pages.ui.page.screens import draw_headline
+from pages.ui.page.tables import plain
+from pages.ui.page.work import live, under_way
+from pages.ui.training.charts import draw_parts
+from pages.ui.training.choosing import FOLDER, RunChoice, choose, draw_folder, draw_followed, offer_text, run_folder
+from pages.ui.training.live import draw_progress, draw_recipes, draw_train, is_trained_elsewhere, live_runs, slots
 from pages.ui.training.passage import passage
+from pages.ui.training.runs import sources
 from pages.ui.training.slider import draw_field, moment, slider
-from pages.ui.training.statements import statements
 
-PASSAGE_KEYS = ("training_text", "training_reader", "training_tint", "training_token_a", "training_token_b")
+
+def draw_runs(choice: RunChoice, sheet: Sheet) -> None:
+    """Draws the progress of a live run, the finding, and the slider with its charts."""
+    if not presenting():
+        draw_progress(folder)
+    choice = RunChoice(choice.sources)  # read again: a live run has grown
+    if not choice.runs:
+        st.info("This run has no measurements yet: measure it with the command below, or choose another.")
+        return
+    view = trajectory_view(*choice.runs)
+    sheet.says = [view.finding]
+    if presenting():
+        draw_headline("training", plain_text(view.finding))
+    else:
+        st.markdown(f"#### {view.finding}")
+        if len(choice.runs) > 1:
+            st.caption(difference(*choice.runs))
+    slider(choice.runs, at := moment(choice.runs))
+    draw_parts(view.parts[: view.on_slide], choice.names, sheet)
+    if not presenting():
+        draw_followed(choice.sources[0], choice.names[0], at)
+
+
+def draw_gain(choice: RunChoice, sheet: Sheet) -> None:
+    """Draws the in-context gain of the runs, if they read text."""
+    view = trajectory_view(*choice.runs)
+    draw_parts(view.parts[view.on_slide :], choice.names, sheet)
+    for name, run in zip(choice.names, choice.runs, strict=True):
+        if len(view.parts) > view.on_slide:
+            st.caption(f"{plain(name)}: {phase_change(run)}")
+    if len(view.parts) == view.on_slide:
+        offer_text("Show two runs that read text")
+
+
+def draw_own() -> None:
+    """Draws the folder of one's own runs, and other models to train."""
+    draw_folder()
+    draw_recipes(folder)
+
 
 require_frame("pages/training.py")
 draw_field()
-since_s = time.monotonic()
-finding_at = st.container()
-runs_at, start_at, recipes_at, more_at = st.columns([17.0, 13.6, 5.7, 5.7], vertical_alignment="bottom", gap="small")
-choice = choose(runs_at, more_at)
-sheet = Sheet()
+since_s, sheet = time.monotonic(), Sheet()
+with errors_shown():
+    folder = run_folder()
+    found = sources(folder, [each.source for each in live_runs(folder)])
+run_at, control_at, train_at = st.columns([3, 3, 4], vertical_alignment="bottom")
+choice = choose(found, run_at, control_at)
 if not presenting():
-    draw_live(choice.folder, start_at, recipes_at)
-waiting = [(choice.sources[name], choice.labels[name]) for name in choice.unmeasured]
-if waiting:
-    live([work_of(source).slot for source, _ in waiting], partial(draw_unmeasured, waiting, since_s), since_s)
-if not choice.runs:
-    end_run()
-said = finding(choice.runs)
-sheet.says = ["  \n".join(said)]
-n_shown = 1 if presenting() else 2
-finding_at.markdown("  \n".join(said[:n_shown]))
-at = moment(choice.runs)
-view = sections.TrainingFrames.of(choice.runs, choice.log, at)
-with st.container():  # one block: a slide shows all of it, in smaller type if need be
-    slider(choice.runs, view.look, at)
-    sections.first_charts(view, sheet)
-if not presenting():  # a slide shows one screen, and these sections are below it
-    draw_followed(choice, at)
-    draw_made(choice.runs)
-    for label, key, icon, inside, holds in (
-        ("Loss along the text, by token index: before the phase change only early tokens gain", "slopes", "grid_on",
-         partial(sections.slopes, view, sheet), ()),
-        ("When previous-token heads form, which induction heads read from", "previous", "keyboard_tab",
-         partial(sections.more_heads, view, sheet), ()),
-        ("The loss, and how much more training gains", "losses", "trending_down",
-         partial(sections.losses, view, sheet), ()),
-        ("A passage, token by token: what training makes predictable", "passage", "format_ink_highlighter",
-         partial(passage, view, sheet), PASSAGE_KEYS),
-        ("Which heads carry the change: each head ablated", "carriers", "science",
-         partial(sections.carriers, view, sheet), ()),
-        ("The path of the whole run on two components, which turns at the phase change", "paths", "route",
-         partial(sections.draw_paths, view, sheet), ()),
-        ("What papers say, and what these runs show", "statements", "fact_check",
-         partial(statements, choice.sources, sheet), ()),
-    ):  # fmt: skip
-        folded(label, f"training_{key}", inside, f":material/{icon}:", in_address=True, holds=holds)
-closing(origin(choice.runs, choice.sources, in_full=not presenting()), sheet)
+    with train_at:
+        draw_train(folder)
+draw = partial(draw_runs, choice, sheet)
+if (grows := is_trained_elsewhere(choice.sources)) or under_way(slots(folder), trainings()):
+    live(slots(folder), draw, since_s, by=trainings(), always=grows)
+else:
+    draw()
+if not presenting():
+    folded("In-context gain, on text", "training_gain", partial(draw_gain, choice, sheet), in_address=True)
+    read = partial(passage, choice, moment(choice.runs), sheet)
+    holds = ("training_text", "training_reader")
+    folded("A passage over training", "training_passage", read, in_address=True, holds=holds)
+    folded("Your own runs", "training_own", draw_own, in_address=True, holds=(FOLDER,))
+first, control = choice.sources[0].series, choice.sources[1].series if len(choice.sources) > 1 else None
+request = MeasureTrajectory(series=first, control=control)
+closing(Origin("Training", [request], {}, "", ", ".join(choice.names)), sheet)

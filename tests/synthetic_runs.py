@@ -39,8 +39,8 @@ def trajectory(name, changes_at=None, n=20, n_texts=60, **recipe):
     passage[:, 0] = np.nan
     return Trajectory(
         name=name, label=made.in_words, recipe=made.as_json(),
-        about={"text": "made by hand", "text_digest": "by hand", "early": 13, "late": 125,
-               "n_texts": n_texts, "seconds": 1.0},
+        about={"text": "made by hand", "text_digest": "by hand", "early": 13, "late": 125, "around": 0,
+               "n_ctx": made.n_ctx, "n_texts": n_texts, "same_weights": [], "seconds": 1.0},
         steps=(tokens / made.step_tokens).astype(np.int64), tokens=tokens, loss=by_index.mean(1),
         icl=-0.05 * learnt - 0.3 * formed + drawn.normal(0, 0.002, n), first_copy=6.2 + 0 * learnt,
         second_copy=6.2 - 4 * formed, by_index=by_index, token_losses=token_losses, heads=heads,

@@ -185,6 +185,9 @@ class MeasureTrajectory(Request):
         is_position=True,
         example=f"{SHIPPED}curriculum",
     )
+    control: str | None = string(
+        None, "another run, series or file of --record, which is measured in the same way and shown next to it"
+    )
     quantities: str | None = string(
         None,
         f"comma-separated quantities to measure: {', '.join(QUANTITIES)} "
@@ -225,35 +228,44 @@ class MeasureTrajectory(Request):
         return target_at(session, series_of(self.series, self.step_tokens))
 
     def measure(self, run: RequestRun) -> Result:
-        found = self._record() if self.series.endswith(RECORD) else self._measured(run)
-        where = window(found.tokens, found.icl)
-        fields: dict[str, Any] = {
-            "name": found.name, "label": found.label, "recipe": found.recipe, "about": dict(found.about),
-            "steps": found.steps.tolist(), "tokens": found.tokens.tolist(), "ablated": found.ablated.tolist(),
-            "loss": found.loss, "icl": found.icl, "best_prefix_matching": found.best("prefix_matching"),
-            "window": where and {"start_tokens": where.start, "end_tokens": where.end, "share": where.share,
-                                 "steepest_tokens": int(found.tokens[where.steepest]), "smoothed": where.smoothed},
-            "out": self.out, "save": self.record,
-        }  # fmt: skip
+        found = self._trajectory(self.series, run)
+        control = None if self.control is None else self._trajectory(self.control, run)
+        fields = _numbers(found) | {"out": self.out, "save": self.record}
+        fields |= {} if control is None else {"control": _numbers(control)}
         files = file_of(self.out, lambda suffix: table_file(suffix, table(found, self.wanted)))
         files |= file_of(self.record, lambda suffix: encode(found))
-        return Result(found, fields, trajectory_view(found, where), files, table=partial(table, found, self.wanted))
+        return Result(found, fields, trajectory_view(found, control), files, table=partial(table, found, self.wanted))
 
-    def _measured(self, run: RequestRun) -> Trajectory:
+    def _trajectory(self, said: str, run: RequestRun) -> Trajectory:
+        if said.endswith(RECORD):
+            return _record(said)
         text = read_text(self.text, MOST_BYTES) if self.text else ""
         plan = TrajectoryPlan(
             self.wanted, self.texts, self.ablation_texts, self.ablation_snapshots, self.early or 0, self.late or 0,
             self.average_tokens, text, Path(self.text).name if self.text else "",
         )  # fmt: skip
-        series = series_of(self.series, self.step_tokens)
+        series = series_of(said, self.step_tokens)
         return run.value(trajectory(target_at(run.session, series), series, plan))
 
-    def _record(self) -> Trajectory:
-        """The trajectory in a record; HeadroomError: it cannot be read."""
-        try:
-            return decode(read_regular(named(self.series, "SERIES")))
-        except OSError as error:
-            raise HeadroomError(f"cannot read {self.series} ({error.strerror}); give another record") from error
+
+def _record(file: str) -> Trajectory:
+    """The trajectory in a record; HeadroomError: it cannot be read."""
+    try:
+        return decode(read_regular(named(file, "SERIES")))
+    except OSError as error:
+        raise HeadroomError(f"cannot read {file} ({error.strerror}); give another record") from error
+
+
+def _numbers(found: Trajectory) -> dict[str, Any]:
+    """The fields of --json on one run."""
+    where = window(found.tokens, found.icl)
+    return {
+        "name": found.name, "label": found.label, "recipe": found.recipe, "about": dict(found.about),
+        "steps": found.steps.tolist(), "tokens": found.tokens.tolist(), "ablated": found.ablated.tolist(),
+        "loss": found.loss, "icl": found.icl, "best_prefix_matching": found.best("prefix_matching"),
+        "window": where and {"start_tokens": where.start, "end_tokens": where.end, "share": where.share,
+                             "steepest_tokens": int(found.tokens[where.steepest]), "smoothed": where.smoothed},
+    }  # fmt: skip
 
 
 def table(found: Trajectory, what: tuple[str, ...]) -> Any:

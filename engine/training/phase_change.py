@@ -1,4 +1,5 @@
-"""The phase change of a run (Olsson et al. 2022), from its curves alone: its window, what changed there, the slopes.
+"""The phase change of a run (Olsson et al. 2022), from its curves alone: when induction heads form, and when copying
+does; the window in which the in-context score falls, what changed there, the slopes.
 
 Pure numpy, and scikit-learn's PCA where paths of several runs are drawn on the same axes.
 """
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.errors import HeadroomError
+from engine.heads.induction import INDUCTION_FROM
 from engine.statistics import share_of
 from engine.texts.incontext import ByIndex, slope, slopes
 from engine.training.trajectory import Trajectory
@@ -21,6 +23,37 @@ FEW, FEW_WEIGHTS = 15, (1, 1)  # with fewer snapshots: over three of them
 # of the median of the next five distances: a snapshot so near the one before says nothing of slopes
 CLOSE, NEXT = 0.4, 5
 INDEX_BINS = 12  # of a context, even in ln(index)
+COPIED = 0.5  # of the loss on a first copy that the second one saves, from which a run counts as copying
+
+
+@dataclass(frozen=True)
+class Rise:
+    """The tokens at which a curve has half of its highest value (`middle`), last has a fifth of it before that
+    (`start`), and first has four fifths of it (`end`)."""
+
+    start: float
+    middle: float
+    end: float
+
+
+def heads_form(trajectory: Trajectory) -> Rise | None:
+    """Returns when the best prefix matching of all heads rises; None if none becomes an induction head."""
+    return _rise(trajectory.tokens, trajectory.best("prefix_matching"), INDUCTION_FROM)
+
+
+def copying_forms(trajectory: Trajectory) -> Rise | None:
+    """Returns when the share of the loss that a second copy saves rises; None if it never saves half."""
+    return _rise(trajectory.tokens, 1 - trajectory.second_copy / trajectory.first_copy, COPIED)
+
+
+def _rise(tokens: np.ndarray, values: np.ndarray, least: float) -> Rise | None:
+    values = np.nan_to_num(values)
+    if not len(values) or values.max() < least:
+        return None
+    share = values / values.max()
+    middle, end = (int(np.argmax(share >= least)) for least in (0.5, 0.8))
+    start = max(np.flatnonzero(share[:middle] < 0.2), default=0)
+    return Rise(*(float(tokens[at]) for at in (start, middle, end)))
 
 
 @dataclass(frozen=True)

@@ -198,8 +198,10 @@ class Named:
 
 
 _SMEARED = Recipe(n_layers=1, smeared=True, n_ctx=512, batch=2, short=128, rate=2e-3, tokens=4_000_000, snapshots=50)
-_REPEATS = Recipe(n_layers=2, n_ctx=64, batch=16, rate=1e-3, tokens=2_000_000, repeats=1.0, period=(12, 32),
-                  alphabet=64)  # fmt: skip
+# A period has each of so few tokens about once, so that a row's tokens say nothing of which one is next, and there are
+# many periods: one layer, which could learn either, learns nothing.
+_REPEATS = Recipe(n_layers=2, n_ctx=72, batch=14, rate=1e-3, tokens=1_200_000, repeats=1.0, period=(26, 36),
+                  alphabet=24)  # fmt: skip
 _HALF = Recipe(n_layers=2, n_ctx=128, batch=8, rate=1e-3, tokens=6_500_000, repeats=0.5, period=(8, 32))
 _CURRICULUM = Recipe(n_layers=2, n_ctx=512, batch=2, short=128, rate=1e-3, tokens=10_000_000, repeats=0.75,
                      repeats_until=0.5, snapshots=60)  # fmt: skip
@@ -223,12 +225,12 @@ RECIPES = {
                                            "The same with another seed.", replace(_SMEARED, hapax=True, seed=seed),
                                            f"smeared-seed-{seed}")
        for seed in (1, 2)},
-    "repeats": Named("2 plain layers, on repeats",
-                     "Random tokens repeated with a random period in every row: the whole circuit forms, a head "
-                     "that looks at the token before and one that matches prefixes.",
-                     _REPEATS, "repeats-1-layer"),
-    "repeats-1-layer": Named("1 plain layer, on repeats", "The same with one layer: it never gets there.",
-                             replace(_REPEATS, n_layers=1)),
+    "two-layers": Named("2 layers, on repeated random tokens",
+                        "Random tokens repeated with a random period in every row: the whole circuit forms, a head "
+                        "that looks at the token before and one that matches prefixes.",
+                        _REPEATS, "one-layer"),
+    "one-layer": Named("1 layer, on repeated random tokens", "The same without a second layer: it never gets there.",
+                       replace(_REPEATS, n_layers=1)),
     "half": Named("2 plain layers, half text, half repeats",
                   "A long plateau, then the phase change, in the middle of learning real text.", _HALF),
     "curriculum": Named("2 plain layers, repeats first, then text alone",

@@ -3,7 +3,7 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from engine.records import Record, pack_json
 from engine.records import decode as decode_record
 from engine.records import encode as encode_record
 from engine.training.folders import Foreign, Run, opened
+from engine.training.recipe import Recipe
 
 VERSION = 1  # of what a file of a trajectory holds
 NUMBERS = ("steps", "tokens", "loss", "icl", "first_copy", "second_copy", "by_index", "token_losses", "ablated",
@@ -85,6 +86,23 @@ class Trajectory:
             return np.full(len(self.steps), np.nan, np.float32)
         flat = scores.reshape(len(scores), -1)
         return np.where(np.isnan(flat).all(1), np.nan, np.max(np.nan_to_num(flat, nan=-np.inf), 1)).astype(np.float32)
+
+
+def of_log(name: str, recipe: Recipe, log: Sequence[Mapping[str, Any]]) -> Trajectory:
+    """The log of a run as its trajectory: copies, and two scores of its heads; of text nothing if it reads none."""
+
+    def column(name: str) -> np.ndarray:
+        return np.array([line[name] for line in log], np.float32)
+
+    unread = np.full(len(log), np.nan, np.float32)
+    loss, icl = (column("loss"), column("icl")) if recipe.text_tokens else (unread, unread)
+    heads = {name: column(name) for name in ("prefix_matching", "previous_token")}
+    steps, nothing = np.array([line["step"] for line in log], np.int64), np.zeros((len(log), 0), np.float32)
+    return Trajectory(
+        name, recipe.in_words, recipe.as_json(), {}, steps=steps, tokens=steps * recipe.step_tokens, loss=loss, icl=icl,
+        first_copy=column("first_copy"), second_copy=column("second_copy"), by_index=nothing, token_losses=nothing,
+        heads=heads,
+    )  # fmt: skip
 
 
 def encode(trajectory: Trajectory) -> bytes:

@@ -16,7 +16,7 @@ from engine.views.view import Column, Part
 
 AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the height
 ROW_PX, MAP_PX = 24, 420  # a row of bars; the most that a map is high
-CURVES_PX, SCATTER_PX = 320, 380
+CURVES_PX, SCATTER_PX, LINES_PX = 320, 380, 150
 MOST_POINTS, MOST_NUMBERS, MOST_SERIES = 200, 150, 12  # drawn on a line; written on cells; named in a legend
 CELLS_PX, NUMBER_PX = 700, 28  # of all cells side by side in a part as wide as the page, and of a number on one
 LEGEND_PX = 50  # under a chart that has no room for it at the side
@@ -74,6 +74,46 @@ def curves(
         datasets["rules"] = [{"name": name, "at": at} for name, at in rules.items()]
         layers += _rules()
     return _picture(part, layers, {}, {"height": CURVES_PX}, datasets)
+
+
+def lines(
+    part: Part,
+    x: str,
+    fields: Mapping[str, str],
+    y: str,
+    ends: tuple[float, float],
+    last: float,
+    layers: Mapping[str, int] | None = None,
+    band: tuple[float, float] | None = None,
+) -> Picture:
+    """A line over the numbers `x`, which end at `last`, for each of these `fields` (field: name) of a row; the axis
+    `y` is titled so, and has these `ends`. The last line stands out, or all have the colors of their `layers`. `band`:
+    a stretch of `x` that is shaded."""
+    across = _number(part, x, {"domain": [0, last], "nice": False, "clamp": True})
+    across["axis"] |= {"grid": False, "tickCount": 6}
+    up = {"field": "value", "type": "quantitative", "title": y, "scale": {"domain": list(ends), "nice": False}}
+    up["axis"] = {"tickCount": 4, "minExtent": 30}
+    looks_up = {"data": {"name": "lines"}, "key": "field", "fields": ["name", "layer"]}
+    transform = [{"fold": list(fields), "as": ["field", "value"]}, {"lookup": "field", "from": looks_up}]
+    legend: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "padding": 0,
+                              "symbolType": "stroke", "symbolStrokeWidth": 3, "symbolOpacity": 1}  # fmt: skip
+    if layers is None:
+        scale = {"domain": list(fields.values()), "range": [*[GREY] * (len(fields) - 1), MARK]}
+        color = {"field": "name", "type": "nominal", "title": None, "scale": scale, "legend": legend}
+    else:
+        scale = {"domain": [0, max(1, *layers.values())], "range": list(LAYERS), "interpolate": "lab"}
+        named = sorted({*layers.values()})
+        legend |= {"type": "symbol", "values": named, "format": "d"}
+        color = {"field": "layer", "type": "quantitative", "title": "Layer", "scale": scale, "legend": legend}
+    tips = [{"field": "name", "title": "Line"}, _tip(part, x), {"field": "value", "title": y, "format": ".3f"}]
+    drawn = {"mark": {"type": "line", "strokeWidth": 2 if layers is None else 1.6}, "transform": transform,
+             "encoding": {"y": up, "color": color, "detail": {"field": "field"}, "tooltip": tips}}  # fmt: skip
+    names = [{"field": field, "name": name, "layer": (layers or {}).get(field, 0)} for field, name in fields.items()]
+    # always a layer: a chart that grows keeps its form, and only its data changes
+    mark = {"type": "rect", "color": GREY, "opacity": 0.22}
+    shaded = {"data": {"name": "band"}, "mark": mark, "encoding": {"x2": {"field": "end"}, "tooltip": {"value": None}}}
+    datasets = {"lines": names, "band": [{x: band[0], "end": band[1]}] if band else []}
+    return _picture(part, [shaded, drawn], {"x": across}, {"height": LINES_PX + AXIS_PX}, datasets)
 
 
 def head_map(part: Part, value: str, signed: bool = False, crosses: str = "", outlined: str = "") -> Picture:
@@ -165,12 +205,15 @@ def _ordinal(part: Part, field: str) -> dict[str, Any]:
 
 def _tips(part: Part) -> list[dict[str, Any]]:
     """The tooltip: every column of the table."""
-    found = []
-    for name, column in part.shown.items():
-        is_number = any(isinstance(row.get(name), int | float) or hasattr(row.get(name), "item") for row in part.rows)
-        form = {"format": column.format} if column.format and is_number else {}
-        found.append({"field": name, "type": "quantitative" if is_number else "nominal", "title": column.title} | form)
-    return found
+    return [_tip(part, name) for name in part.shown]
+
+
+def _tip(part: Part, name: str) -> dict[str, Any]:
+    """The line of the tooltip with this field."""
+    column = part.column(name)
+    is_number = any(isinstance(row.get(name), int | float) or hasattr(row.get(name), "item") for row in part.rows)
+    form = {"format": column.format} if column.format and is_number else {}
+    return {"field": name, "type": "quantitative" if is_number else "nominal", "title": column.title} | form
 
 
 def _series(part: Part, by: str, roles: Mapping[str, str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Small models that learn: a run, and what was learned at every snapshot."""
+"""Small models that learn: a run, what was learned at every snapshot, and the same of another run next to it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from engine.training.phase_change import Window
+from engine.errors import HeadroomError
+from engine.training.phase_change import copying_forms, heads_form, window
+from engine.training.recipe import Recipe, recipe_of
 from engine.training.trajectory import Trajectory
 from engine.views import kit
 from engine.views.view import Column, Part, View
-from engine.views.words import counted, number, percent
+from engine.views.words import counted, number, percent, plain
 
 TOKENS = Column("Training tokens", ",d")
+COPIES = {"first_copy": "first copy", "second_copy": "second copy"}
 LOG = {
     "tokens": TOKENS,
     "loss": Column("Loss, nats a token", ".3f"),
@@ -23,11 +26,12 @@ LOG = {
 }
 SNAPSHOTS = {
     "step": Column("Step", ",d"),
-    "tokens": TOKENS,
+    **{name: LOG[name] for name in ("tokens", "first_copy", "second_copy")},
+    "prefix_matching": Column("Best prefix matching, share", ".2f"),
     "icl": LOG["icl"],
     "loss": LOG["loss"],
-    "prefix_matching": Column("Best prefix matching, share", ".2f"),
 }
+OTHER = ("version", "snapshots", "tokens")  # fields of a recipe that do not change what is learned by a snapshot
 
 
 def run_view(log: Sequence[Mapping[str, Any]], about: str, best: Mapping[str, float], missing: Sequence[int]) -> View:
@@ -46,38 +50,183 @@ def run_view(log: Sequence[Mapping[str, Any]], about: str, best: Mapping[str, fl
     return View(finding, [Part("Loss in training", rows, LOG, partial(kit.curves, x="tokens", y="loss"))], notes)
 
 
-def trajectory_view(found: Trajectory, where: Window | None) -> View:
-    """When a model learned in context (`where`: the phase change), and the numbers of each snapshot."""
-    about, best = found.about, found.best("prefix_matching")
-    values = {
-        "step": found.steps,
-        "tokens": found.tokens,
-        "icl": found.icl,
-        "loss": found.loss,
-        "prefix_matching": best,
-    }
-    rows = [{name: array[at].item() for name, array in values.items()} for at in range(len(found.steps))]
-    parts = []
-    for name in ("icl", "loss", "prefix_matching"):
-        if np.isfinite(values[name]).any():
-            title = f"{SNAPSHOTS[name].title.partition(',')[0]} in training"
-            parts.append(Part(title, rows, SNAPSHOTS, partial(kit.curves, x="tokens", y=name)))
-    if where is not None:
-        fall = number(float(found.icl[where.first] - found.icl[where.last]))
-        share = "" if math.isnan(where.share) else f", {percent(where.share, 0)} of its whole change"
-        finding = (
-            f"**Phase change from {where.start:,.0f} to {where.end:,.0f} tokens**: there the in-context score falls "
-            f"by {fall} nats{share}."
-        )
-    elif np.isfinite(found.icl).any():
-        finding = "**There is no phase change**: the in-context score never falls steeply."
-    else:
-        finding = "**The in-context score was not measured**, which a phase change is seen by."
-    around = f", ± {counted(about['around'], 'token')}" if about["around"] else ""
-    notes = [
-        f"{found.label}: {counted(len(rows), 'snapshot')} to {found.tokens[-1]:,} tokens, on "
-        f"{counted(about['n_texts'], 'text')} of {about['n_ctx']} tokens ({about['text']}).",
-        f"In-context score: token {about['late']} less {about['early']}{around}.",
-        *(f"Steps {a} and {b} have the same weights." for a, b in about["same_weights"]),
+def trajectory_view(found: Trajectory, control: Trajectory | None = None) -> View:
+    """When induction heads form in a run, and copying with them, next to another run, its `control`."""
+    runs = [found] if control is None else [found, control]
+    names = names_of(runs)
+    first, gain = ([part for draw in each for part in draw(runs, names)] for each in ((_copies, _heads), (_gain,)))
+    notes = [difference(found, control)] if control is not None else []
+    notes += [note for each in runs if each.about for note in _notes(each)]
+    return View(finding(found, control), [*first, *gain], [note for note in notes if note], on_slide=len(first))
+
+
+def _notes(found: Trajectory) -> list[str]:
+    """What a run was measured on: what a file says that may be from anybody."""
+    about, same = found.about, found.about.get("same_weights")
+    around = f", ± {about['around']} tokens" if about.get("around") else ""
+    return [
+        f"{found.label}: {counted(len(found.steps), 'snapshot')} to {found.tokens[-1]:,.0f} tokens, on "
+        f"{about.get('n_texts')} texts of {about.get('n_ctx')} tokens ({about.get('text')}).",
+        f"In-context score: token {about.get('late')} less {about.get('early')}{around}. {phase_change(found)}",
+        *(f"Steps {pair} have the same weights." for pair in (same if isinstance(same, list) else ())),
     ]
-    return View(finding, parts, notes)
+
+
+def finding(found: Trajectory, control: Trajectory | None = None) -> str:
+    """Returns when induction heads and copying form, and whether they do in the control; without scores of heads, when
+    the in-context score falls."""
+    if np.isnan(found.best("prefix_matching")).all():
+        return f"**{phase_change(found)}**"
+    said = f"**{_formed(found)}**"
+    if control is None or np.isnan(control.best("prefix_matching")).all():
+        return f"{said}."
+    has_both = heads_form(found) and copying_forms(found)
+    has_neither = heads_form(control) is None and copying_forms(control) is None
+    name = plain(names_of([found, control])[1])
+    if has_both and has_neither:
+        return f"{said[:-2]}; the run with {name} has neither.**"
+    words = _formed(control)
+    return f"{said}; {name}: {words[:1].lower()}{words[1:]}."
+
+
+def _formed(found: Trajectory) -> str:
+    heads, copying = heads_form(found), copying_forms(found)
+    if heads is None:
+        return f"No induction head forms by {in_tokens(found.tokens[-1])}"
+    said = f"Induction heads form at {in_tokens(heads.middle)}"
+    if copying is None:
+        return said if np.isnan(found.second_copy).all() else f"{said}, and random tokens are hardly copied"
+    if copying.start <= heads.end and heads.start <= copying.end:
+        return f"{said}, and copying with them"
+    return f"{said}, and copying at {in_tokens(copying.middle)}"
+
+
+def phase_change(found: Trajectory) -> str:
+    """Returns when the in-context gain of a run rises, as a sentence."""
+    where = window(found.tokens, found.icl)
+    if where is None:
+        return "No phase change: the in-context gain never rises steeply."
+    rise = number(float(found.icl[where.first] - found.icl[where.last]))
+    share = "" if math.isnan(where.share) else f", {percent(where.share, 0)} of its whole change"
+    span = f"{in_tokens(where.start)} to {in_tokens(where.end)}"
+    return f"Phase change from {span}: the in-context gain rises by {rise} nats{share}."
+
+
+def difference(found: Trajectory, control: Trajectory) -> str:
+    """Returns what the recipes of two runs differ in, as a sentence; "" if that is unknown."""
+    recipes = [_recipe(each) for each in (found, control)]
+    if recipes[0] is None or recipes[1] is None:
+        return ""
+    one, other = (recipe.as_json() | {"hapax": recipe.hapax} for recipe in recipes if recipe)
+    differ = [name for name in one if one[name] != other[name] and name not in OTHER]
+    if not differ:
+        return "Both runs have the same settings."
+    values = [f"({_value(one[name])} and {_value(other[name])})" for name in differ]
+    names = [FIELDS.get(name, name.replace("_", " ")) for name in differ]
+    return f"The two runs differ only in {', '.join(map(' '.join, zip(names, values, strict=True)))}."
+
+
+FIELDS = {
+    "n_layers": "the number of layers", "n_heads": "heads", "n_ctx": "context", "d_model": "width", "mlp": "FFNs",
+    "n_vocab": "vocabulary", "batch": "rows a step", "rate": "learning rate", "repeats": "share of repeats",
+    "hapax": "no loss on copies", "smeared": "smeared keys",
+}  # fmt: skip
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "–".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def names_of(runs: Sequence[Trajectory]) -> list[str]:
+    """Returns a short name of each run, such as "2 layers": with the run's own where two would have the same."""
+    recipes = [_recipe(each) for each in runs]
+    short = [recipe.in_short if recipe else run.label for run, recipe in zip(runs, recipes, strict=True)]
+    return [f"{name} ({run.name})" if short.count(name) > 1 else name for name, run in zip(short, runs, strict=True)]
+
+
+def _recipe(found: Trajectory) -> Recipe | None:
+    try:
+        return recipe_of(found.recipe) if found.recipe else None
+    except HeadroomError:  # another trainer's
+        return None
+
+
+def snapshot_rows(found: Trajectory) -> list[dict[str, Any]]:
+    """Returns a row for each snapshot, with the prefix matching of each head under its name."""
+    values: dict[str, np.ndarray] = {
+        "step": found.steps, "tokens": found.tokens.astype(int), "first_copy": found.first_copy,
+        "second_copy": found.second_copy, "prefix_matching": found.best("prefix_matching"), "icl": found.icl,
+        "gain": -found.icl, "loss": found.loss,
+    }  # fmt: skip
+    scores = found.heads.get("prefix_matching", np.zeros((len(found.steps), 0, 0)))
+    for layer, head in np.ndindex(scores.shape[1:]):
+        values[f"L{layer}H{head}"] = scores[:, layer, head]
+    return [{name: array[at].item() for name, array in values.items()} for at in range(len(found.steps))]
+
+
+def last_of(runs: Sequence[Trajectory]) -> float:
+    """Returns the end of the axis of tokens, where the longest run ends or will end: rounded up to two digits, as the
+    last label would not be drawn if a run of 9,999,360 ended just before it."""
+    recipes = [_recipe(each) for each in runs]
+    tokens = max(
+        max(recipe.tokens if recipe else 0, float(run.tokens[-1])) for recipe, run in zip(recipes, runs, strict=True)
+    )
+    unit = 10.0 ** (math.floor(math.log10(tokens)) - 1)
+    return unit * math.ceil(tokens / unit)
+
+
+def in_tokens(tokens: float) -> str:
+    """Returns text such as "0.82 M tokens"."""
+    size, letter = next((each for each in ((1e9, "G"), (1e6, "M")) if tokens >= each[0]), (1e6, "M"))
+    return f"{float(f'{tokens / size:.2g}'):g} {letter} tokens"
+
+
+def _parts(runs: Sequence[Trajectory], names: Sequence[str], title: str, caption: str, **look: Any) -> list[Part]:
+    """A chart for each run; the values of `look` are those of all, or functions of a run."""
+    found = []
+    for run, name in zip(runs, names, strict=True):
+        given = {key: value(run) if callable(value) else value for key, value in look.items()}
+        draw = partial(kit.lines, x="tokens", last=last_of(runs), **given)
+        found.append(Part(f"{title}, {name}", snapshot_rows(run), SNAPSHOTS, draw, caption, width=1 / len(runs)))
+    return found
+
+
+def _band(found: Trajectory) -> tuple[float, float] | None:
+    rise = heads_form(found)
+    return None if rise is None else (rise.start, rise.end)
+
+
+def _copies(runs: Sequence[Trajectory], names: Sequence[str]) -> list[Part]:
+    if any(np.isnan(each.second_copy).all() for each in runs):
+        return []
+    top = math.ceil(max(float(np.nanmax([each.first_copy, each.second_copy])) for each in runs))
+    caption = "**Loss on a random sequence and its repeat**: only a model that copies predicts the second copy"
+    return _parts(runs, names, "Loss on copies", caption, fields=COPIES, y="Loss, nats", ends=(0, top), band=_band)
+
+
+def _heads(runs: Sequence[Trajectory], names: Sequence[str]) -> list[Part]:
+    if any(np.isnan(each.best("prefix_matching")).all() for each in runs):
+        return []
+
+    def layers(found: Trajectory) -> dict[str, int]:
+        return {f"L{layer}H{head}": layer for layer, head in np.ndindex(found.heads["prefix_matching"].shape[1:])}
+
+    caption = "**Prefix matching, a line for each head**: attention to what followed an earlier copy of the token"
+    return _parts(runs, names, "Prefix matching", caption, fields=lambda run: {head: head for head in layers(run)},
+                  y="Share of attention", ends=(0, 1), layers=layers, band=_band)  # fmt: skip
+
+
+def _gain(runs: Sequence[Trajectory], names: Sequence[str]) -> list[Part]:
+    if any(np.isnan(each.icl).all() for each in runs):
+        return []
+    gains = np.concatenate([-each.icl for each in runs])
+    ends = math.floor(10 * np.nanmin(gains)) / 10, math.ceil(10 * np.nanmax(gains)) / 10
+
+    def band(found: Trajectory) -> tuple[float, float] | None:
+        where = window(found.tokens, found.icl)
+        return None if where is None else (where.start, where.end)
+
+    caption = "**In-context gain**: the loss of an early token of a text less that of a late one; shaded: phase change"
+    return _parts(runs, names, "In-context gain", caption, fields={"gain": "gain"}, y="Nats", ends=ends, band=band)

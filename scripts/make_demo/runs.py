@@ -36,7 +36,7 @@ from engine.training.model import Trainable, look
 from engine.training.recipe import RECIPES
 from engine.training.running import begin, train
 from engine.training.snapshots import whole_folder
-from engine.training.trajectory import Trajectory, encode, series_of
+from engine.training.trajectory import Trajectory, encode, of_log, series_of
 from scripts.make_demo.corpus import BEGINNING, training_text
 from scripts.make_demo.recipe import DemoRecipe, Rows, rows_by_step
 
@@ -45,6 +45,7 @@ SPREAD, SPREAD_OF_POSITIONS = 0.02, 0.04
 NAMES = ("plain", "smeared", "smeared-seed-1", "smeared-seed-2", "smeared-hapax", "smeared-hapax-seed-1",
          "smeared-hapax-seed-2", "plain-2-layers", "smeared-2-layers", "curriculum", "curriculum-1-layer",
          "curriculum-3-layers", "curriculum-mlp", "curriculum-seed-1", "curriculum-batch-4")  # fmt: skip
+OF_LOG = ("two-layers", "one-layer")  # which read no text: their logs have all that is shown
 # Trained again, as the text of this computer has changed since: the twins of the runs without loss on copies.
 AGAIN = {"smeared-twin": "smeared", "smeared-twin-seed-1": "smeared-seed-1"}
 # Five sixths of a record are losses of passages, which the statements do not read.
@@ -201,7 +202,7 @@ def _measured(session: Session, address: str, plan: TrajectoryPlan, words: str) 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Make the runs that come with the app.")
     parser.add_argument(
-        "names", nargs="*", default=(*NAMES, *AGAIN), help="recipes by name (default: all that are shipped)"
+        "names", nargs="*", default=(*OF_LOG, *NAMES, *AGAIN), help="recipes by name (default: all that are shipped)"
     )
     parser.add_argument("--work", type=Path, required=True, help="folder of the runs and their results")
     parser.add_argument("--embedded", type=Path, metavar="RUN", help="the embedded model's own run, and no recipe")
@@ -218,6 +219,9 @@ def main() -> None:
     for name in arguments.names:
         run = begin(arguments.work / name, RECIPES[AGAIN[name] if name in AGAIN else name].recipe)
         _last(train(run), f"{name}, training")
+        if name in OF_LOG:
+            ship(of_log(name, run.recipe, run.log()), name)
+            continue
         steps = ",".join(map(str, steps_measured(run)))
         found = _measured(session, f"{run.folder}@step{{{steps}}}", PLAN, f"{name}, measuring")
         ship(found, name)

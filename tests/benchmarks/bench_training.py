@@ -25,7 +25,7 @@ FAMILY = "Training small models against a plain loop"
 def compare(quick: bool) -> Iterator[Comparison]:
     """Seconds a million tokens, of ours and of the plain loop."""
     rounds = 1 if quick else N_ROUNDS
-    for name in ("smeared", "repeats", "half"):
+    for name in ("smeared", "two-layers", "half"):
         recipe = RECIPES[name].recipe
         recipe = replace(recipe, tokens=N_STEPS * recipe.step_tokens, warm_up=0)
         million = N_STEPS * recipe.step_tokens / 1e6

@@ -12,11 +12,9 @@ from engine.training.running import begin
 from engine.training.trajectory import encode
 from pages.ui.training.runs import RECORD
 from tests import synthetic_runs
-from tests.benchmarks.browser import served
 from tests.browser.conftest import await_mark
-from tests.conftest import REPOSITORY
 
-NAMES = "2-layers,1-layer-smeared"
+RUNS = "training_run=2-layers&training_control=1-layer-smeared"
 # where the line at the moment stands in the first chart, in pixels
 MARKER = """() => [...document.querySelectorAll("[data-testid=stVegaLiteChart] .mark-rule.role-mark line")]
     .map(line => line.getAttribute("transform")).filter(Boolean)[0] ?? null"""
@@ -33,7 +31,7 @@ def own_runs(store_folder):
 
 
 def test_marker_and_tint_follow_the_slider_and_the_field_once_it_rests(own_runs, page, address):
-    page.goto(f"{address}/training?training_runs={NAMES}&training_tint=loss at the moment")
+    page.goto(f"{address}/training?{RUNS}&training_passage=true")
     slider, text = page.get_by_role("slider", name="Training, tokens"), page.locator(".text[data-snapshot]")
     expect(slider).to_be_visible()
     expect(text).to_be_visible()
@@ -53,39 +51,26 @@ def test_marker_and_tint_follow_the_slider_and_the_field_once_it_rests(own_runs,
     expect(page.get_by_role("button", name="Play training")).to_be_visible()
 
 
-PAGE = """
-import sys
-sys.path.insert(0, {code!r})
-import streamlit as st
-from pathlib import Path
-st.set_page_config(layout="wide")
-from pages.ui.training.live import draw_live
-draw_live(Path({folder!r}), *st.columns(2))
-"""
-# points of the line of the first head, as they are drawn
+# points of the line of the second copy, as they are drawn
 POINTS = """() => {
   const line = document.querySelector('[data-testid="stVegaLiteChart"] svg .mark-line path')
   return line ? (line.getAttribute("d").match(/[ML]/g) || []).length : 0
 }"""
 
 
-def test_charts_grow_and_cancel_works(page, tmp_path):
+def test_charts_grow_and_cancel_works(page, address, tmp_path):
     words = " ".join(f"word{number * number % 9973}" for number in range(60_000))
     (tmp_path / "words.txt").write_text(words, encoding="utf-8")
-    script, run = tmp_path / "page.py", tmp_path / "runs" / "own"
-    script.write_text(PAGE.format(code=str(REPOSITORY), folder=str(run.parent)), encoding="utf-8")
+    run = tmp_path / "runs" / "own"
     begin(run, Recipe(1, 2, 16, 16, batch=1, tokens=100_000), tmp_path / "words.txt")
-    with served(script, REPOSITORY) as address:
-        page.goto(address)
-        page.get_by_role("button", name="Recipes").click()
-        page.get_by_role("button", name="Resume own").click()
-        page.get_by_role("button", name="Cancel").wait_for()
-        page.wait_for_function(f"({POINTS})() >= 2")
-        before = page.evaluate(POINTS)
-        page.wait_for_function(f"({POINTS})() > {before}")
-        await_mark(page, "training run", "measured")
-        assert "best prefix match" in page.get_by_test_id("stMain").inner_text()
-        page.get_by_role("button", name="Cancel").dispatch_event("click")  # what is unfolded may lie over it
-        await_mark(page, "job", "cancelled")
-        page.get_by_role("button", name="Resume", exact=True).wait_for()
+    page.goto(f"{address}/training?training_folder={run.parent}")
+    page.get_by_role("button", name="Resume own").click()
+    page.get_by_role("button", name="Cancel").wait_for()
+    page.wait_for_function(f"({POINTS})() >= 2")
+    before = page.evaluate(POINTS)
+    page.wait_for_function(f"({POINTS})() > {before}")
+    assert "No induction head forms" in page.get_by_test_id("stMain").inner_text()
+    page.get_by_role("button", name="Cancel").dispatch_event("click")  # what is unfolded may lie over it
+    await_mark(page, "job", "cancelled")
+    page.get_by_role("button", name="Resume", exact=True).wait_for()
     assert (run / "state.pt").is_file() and not (run / "step6250").exists()

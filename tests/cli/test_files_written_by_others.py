@@ -37,8 +37,8 @@ from engine.training.locking import trainer
 from engine.training.running import best
 from engine.training.trajectory import decode as decode_trajectory
 from engine.training.trajectory import encode as encode_trajectory
-from engine.training.trajectory import series_of
-from pages.ui.training import live_charts, runs
+from engine.training.trajectory import of_log, series_of
+from engine.views.training import trajectory_view
 from tests import hub_stand_in, synthetic_runs
 from tests.cli.conftest import refused
 from tests.conftest import IS_THOROUGH
@@ -138,8 +138,7 @@ def runs_begun_here(folder, name, **_):
         series_of(str(run.folder))
         log = found.log()
         if log and hasattr(found, "recipe"):
-            live_charts.head_rows(log, "run")
-            live_charts.rows_of(log, "run")
+            trajectory_view(of_log("run", found.recipe, log))
             best(log[-1])
             found.recipe.snapshot_steps()
         json.dumps([found.label, found.as_json(), trainer(run.folder)])
@@ -167,10 +166,7 @@ def trajectories(folder, **_):
         header = json.loads(header_of(blob))
         header["__metadata__"]["record"] = raw.decode(errors="replace")
         found = decode_trajectory(framed(json.dumps(header).encode()) + blob[8 + len(header_of(blob)) :])
-        source = runs.RunSource("run", folder)
-        recipe = runs.recipe_in(source, found)
-        told = runs.labels({"run": found}, {"run": recipe})
-        runs.shown(["run"], told, {"run": found})
+        trajectory_view(found, found)
 
     return json.dumps(receipt).encode(), read
 

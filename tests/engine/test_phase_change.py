@@ -12,10 +12,13 @@ from engine.heads.induction import SCORES
 from engine.training.findings import findings, turns, twins
 from engine.training.phase_change import (
     WEIGHTS,
+    Rise,
     _slopes,
     apart,
     before_and_after,
+    copying_forms,
     gain_rates,
+    heads_form,
     index_slopes,
     joint_components,
     projections,
@@ -23,7 +26,9 @@ from engine.training.phase_change import (
     window,
 )
 from engine.training.recipe import Recipe
-from engine.training.trajectory import PassageTrajectory, Trajectory, decode, encode
+from engine.training.trajectory import PassageTrajectory, Trajectory, decode, encode, of_log
+from engine.views.training import difference, finding, phase_change
+from tests import synthetic_runs
 from tests.engine.fixtures import refused_by
 
 EVEN = np.linspace(0, 4e6, 41)  # tokens: one snapshot every 100,000
@@ -303,3 +308,53 @@ def test_a_score_that_ends_where_it_began_has_no_share_of_its_change():
         found = window(tokens, icl)
         assert found is not None and np.isnan(found.share)
     assert window(tokens, icl - np.linspace(0, 0.5, 20)).share > 0
+
+
+def test_the_runs_that_the_screen_opens_with_make_its_argument():
+    two, one = (decode((runs_folder() / f"{name}.safetensors").read_bytes()) for name in ("two-layers", "one-layer"))
+    said = finding(two, one)
+    assert said == "**Induction heads form at 0.66 M tokens, and copying with them; the run with 1 layer has neither.**"
+    assert difference(two, one) == "The two runs differ only in the number of layers (2 and 1)."
+    heads, copying = heads_form(two), copying_forms(two)
+    assert heads is not None and heads.end - heads.start < two.tokens[-1] / 3, "suddenly"
+    assert copying is not None and heads.start <= copying.middle <= heads.end
+    assert two.second_copy[-1] < two.first_copy[-1] / 3
+    trained = one.tokens > 100_000  # before, both learn which tokens there are
+    assert (abs(one.second_copy / one.first_copy - 1)[trained] < 0.1).all(), "the control copies nothing"
+    assert one.best("prefix_matching").max() < 0.1
+
+
+def test_findings_of_other_runs():
+    one, smeared, two = synthetic_runs.runs()
+    assert finding(two) == "**Induction heads form at 2.1 M tokens, and copying with them**."
+    assert finding(one) == "**No induction head forms by 4 M tokens**."
+    both = "**Induction heads form at 2.1 M tokens, and copying with them**"
+    assert finding(two, smeared).startswith(f"{both}; 1 layer, smeared keys: induction heads form at 1.3 M tokens, and")
+    never = replace(two, second_copy=two.first_copy)
+    assert finding(never) == "**Induction heads form at 2.1 M tokens, and random tokens are hardly copied**."
+    later = replace(two, second_copy=np.where(two.tokens < 3.5e6, 6.0, 1.0).astype(np.float32))
+    assert finding(later) == "**Induction heads form at 2.1 M tokens, and copying at 3.6 M tokens**."
+    unscored = replace(two, heads={})
+    assert finding(unscored) == f"**{phase_change(two)}**" and phase_change(two).startswith("Phase change from ")
+    said = "The two runs differ only in the number of layers (2 and 1), smeared keys (no and yes)."
+    assert difference(two, smeared) == said
+    assert difference(two, replace(two, recipe=None)) == ""
+
+
+def test_a_rise_begins_where_its_curve_last_was_low():
+    best = np.zeros(41, np.float32)
+    best[5], best[20:25], best[25:] = 0.3, (0.1, 0.3, 0.5, 0.7, 0.9), 1.0
+    found = made(tokens=EVEN, heads={"prefix_matching": np.repeat(best[:, None, None], 3, 2)})
+    assert heads_form(found) == Rise(2e6, 2.2e6, 2.4e6)
+    assert heads_form(replace(found, heads={"prefix_matching": np.full((41, 1, 3), 0.2)})) is None
+
+
+def test_a_log_is_a_trajectory_which_survives_its_file():
+    line = {"step": 4, "loss": 6.0, "icl": -0.1, "first_copy": 6.0, "second_copy": 5.0,
+            "prefix_matching": [[0.1, 0.2]], "previous_token": [[0.3, 0.4]]}  # fmt: skip
+    recipe = Recipe(1, 2, 16, 16, batch=4, tokens=3000)
+    found = decode(encode(of_log("own", recipe, [line | {"step": 0}, line])))
+    assert found.tokens.tolist() == [0, 256] and found.best("prefix_matching").tolist() == pytest.approx([0.2, 0.2])
+    assert found.icl.tolist() == pytest.approx([-0.1, -0.1]) and not found.passages
+    repeats = replace(recipe, n_ctx=64, repeats=1.0, period=(8, 16), alphabet=24)
+    assert np.isnan(of_log("own", repeats, [line]).loss).all(), "it reads no text"

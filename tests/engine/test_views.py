@@ -59,6 +59,12 @@ FORMS = {
     ),
     "bars": (SETS, OF_SETS, partial(kit.bars, y="set", x="lost", low="low", high="high", clear="is_clear"), {"bar": 2}),
     "curves": (LEVELS, OF_LEVELS, CURVES, {}),
+    "lines": (
+        LEVELS,
+        OF_LEVELS,
+        partial(kit.lines, x="level", fields={"low": "low", "acc": "right"}, y="Right", ends=(0, 1), last=1.0),
+        {},
+    ),
     "matrix": (PAIRS, OF_PAIRS, partial(kit.matrix, x="a", y="b", value="rho", signed=True), {}),
     "scatter": (HEADS, OF_HEADS, partial(kit.scatter, x="head", y="lost"), {"point": 3}),  # one is undefined
 }  # fmt: skip
@@ -78,6 +84,16 @@ def test_each_form_draws_its_rows_and_titles_its_axes(name):
         assert svg.count(f'aria-roledescription="{kind}"') == n
     said = [column.title for column in FORMS[name][1].values() if column.title != "Head"]
     assert "A title" in svg and any(title in svg for title in said)
+
+
+def test_lines_have_a_band_and_the_colors_of_their_layers():
+    draw = partial(kit.lines, x="level", fields={"L0H0": "L0H0", "L1H0": "L1H0"}, y="Share", ends=(0, 1), last=1.0)
+    heads = Part("Heads", [{"level": 0.5, "L0H0": 0.1, "L1H0": 0.9}], {"level": OF_LEVELS["level"]}, draw)
+    drawn = draw(heads, layers={"L0H0": 0, "L1H0": 1}, band=(0.2, 0.4))
+    assert drawn.datasets["band"] == [{"level": 0.2, "end": 0.4}] and not draw(heads).datasets["band"]
+    assert [each["layer"] for each in drawn.datasets["lines"]] == [0, 1]
+    svg = vl_convert.vegalite_to_svg(alt.Chart.from_dict(file_spec(drawn, "A title")).to_dict())
+    assert "Layer" in svg and svg.count('aria-roledescription="line mark"') == 2
 
 
 def test_a_missing_number_interrupts_a_line_and_is_none_in_a_file():

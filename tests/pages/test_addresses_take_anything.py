@@ -144,11 +144,3 @@ def test_an_address_says_several_tasks(said, open_app):
     )
     kept = at.query_params.get("correlations_tasks")  # AppTest gives a single value as a text
     assert kept == (None if chosen is None else chosen if len(chosen) > 1 else "".join(chosen))
-
-
-def test_what_a_control_shows_and_an_options_own_name_are_both_understood(open_app):
-    box = open_app("training").multiselect(key="training_runs")
-    names, labels = box.value[1:], [box.options[at] for at in box.indices[1:]]
-    assert names and names != labels
-    for written in (labels, ",".join(names)):
-        assert {*open_app("training", training_runs=written).multiselect(key="training_runs").value} == {*names}

@@ -11,8 +11,6 @@ import pytest
 from engine.heads.circuits import feeding
 from engine.heads.induction import induction
 from engine.receipts import facts, read_receipts
-from engine.training.phase_change import window
-from engine.training.trajectory import decode
 from pages.ui.downloads.origin import executable
 from pages.ui.downloads.provenance import SLOT
 from pages.ui.page import runtime
@@ -26,21 +24,10 @@ def test_the_program_finds_the_accuracy_after_pruning(open_app):
     assert printed_by_the_program(at).startswith(f"{figure(at)[0]} right (95% ")
 
 
-def test_the_program_finds_the_windows_of_runs(open_app):
+def test_the_program_has_the_finding_of_two_runs(open_app):
     at = open_app("training")
-    printed = printed_by_the_program(at).splitlines()
-    shown = chosen_runs(at)
-    assert len(shown) > 1 and [line.split(": ")[0] for line in printed if " snapshots to " in line] == [
-        found.label for found in shown
-    ]
-    windows = [window(found.tokens, found.icl) for found in shown]
-    told = [f"Phase change from {each.start:,.0f} to {each.end:,.0f} tokens" for each in windows if each]
-    assert told and [line.partition(":")[0] for line in printed if line.startswith("Phase change")] == told
-
-
-def chosen_runs(at):
-    """The trajectories that the commands of the Training screen read."""
-    return [decode(Path(shlex.split(line)[2]).read_bytes()) for line in at.code[0].value.splitlines()]
+    [finding] = [each.value for each in at.markdown if each.value.startswith("#### ")]
+    assert finding.removeprefix("#### ").replace("**", "") in printed_by_the_program(at).splitlines()
 
 
 def test_receipts_are_those_of_the_records_that_are_shown(open_app):

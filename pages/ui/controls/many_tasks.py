@@ -189,16 +189,11 @@ def show_failed(failed: Mapping[TaskSpec, str]) -> None:
 
 
 def several(
-    key: str,
-    options: Sequence[str],
-    draw: Callable[..., Sequence[str]],
-    first: Sequence[str] | None = None,
-    shown: Mapping[str, str] | None = None,
+    key: str, options: Sequence[str], draw: Callable[..., Sequence[str]], first: Sequence[str] | None = None
 ) -> list[str]:
-    """Returns several of `options` from a widget bound to the address, `first` (None: all) by default; `shown`: the
-    widget's label of each option, if it differs."""
+    """Returns several of `options` from a widget bound to the address, `first` (None: all) by default."""
     default = list(options if first is None else first)
     follow_default(key, default)
     hold(key)
-    put_right_several(key, shown or {option: option for option in options})
+    put_right_several(key, options)
     return list(draw(key=key, default=default, bind="query-params"))

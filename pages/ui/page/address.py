@@ -3,7 +3,7 @@ range, an option that does not exist is dropped. One line on the page reports wh
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -98,18 +98,17 @@ def put_right(key: str, label: str, right: Right) -> None:
         _notes()[key] = f"{label} “{short}” {what}", corrected
 
 
-def put_right_several(key: str, shown: Mapping[str, str]) -> None:
-    """Normalizes the query parameter of a control for several options to its labels; to be called before it is drawn.
+def put_right_several(key: str, options: Sequence[str]) -> None:
+    """Normalizes the query parameter of a control for several options; to be called before it is drawn.
 
-    Understands an option's own name too, and names with commas between them; anything else is dropped.
+    Understands names with commas between them too; anything else is dropped.
     """
-    labels = set(shown.values())
 
     def as_shown(said: list[str]) -> list[str] | None:
-        if said == [""] or labels.issuperset(said):  # an empty text: no option is chosen
+        if said == [""] or {*options}.issuperset(said):  # an empty text: no option is chosen
             return said
-        meant = {part for text in said for part in ([text] if text in labels else text.split(","))}
-        return [label for name, label in shown.items() if meant & {name, label}] or None
+        meant = {part for text in said for part in ([text] if text in options else text.split(","))}
+        return [option for option in options if option in meant] or None
 
     rewrite_param(key, as_shown)
 

@@ -104,8 +104,8 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "training",
             "Training",
             "school",
-            "Small models while they are trained: induction heads form, and in-context learning comes with them.",
-            "press “Play” and watch induction heads form in the shaded phase change.",
+            "Two small models while they are trained: in one, induction heads form suddenly, and copying with them.",
+            "press “Play” and watch the second copy become predictable as heads match prefixes.",
         ),
     ),
     "Measure it": (

@@ -1,134 +1,95 @@
-"""The controls of the Training screen: runs, folder, and the axis of tokens."""
+"""The controls of the Training screen: the run, its control, and the folder of one's own runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 
 import streamlit as st
 
 from engine.errors import UsageError
-from pages.ui.controls.controls import one_listed, one_of, settings_popover
-from pages.ui.controls.many_tasks import several
+from engine.training.trajectory import Trajectory
+from engine.views.training import in_tokens, names_of
+from pages.ui.controls.controls import one_listed
+from pages.ui.page.address import current_value
 from pages.ui.page.marks import mark
-from pages.ui.page.runtime import errors_shown, store
+from pages.ui.page.runtime import store
 from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.tables import plain, typeset
+from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import write
-from pages.ui.training.measuring import so_far
-from pages.ui.training.runs import (
-    DrawnRun,
-    RunSource,
-    first_names,
-    labels,
-    recipe_in,
-    short_labels,
-    shown,
-    snapshot_at,
-    sources,
-    trajectory_of,
-    typed,
-)
-from pages.ui.training.tables import in_tokens
+from pages.ui.training.runs import FIRST, ON_TEXT, RunSource, snapshot_at, trajectory_of
 
-FOLDER = "training_folder"
-RUNS_HELP = (
-    "Runs whose measurements came with the app, the embedded model's own among them, and those in your folder. All are "
-    "drawn over the same axis, the tokens that each was trained on. Point at a name above a chart for its recipe: "
-    "attention only unless it says MLPs, how many rows of the text were repeats, seed."
-)
+FOLDER, RUN, CONTROL = "training_folder", "training_run", "training_control"
+NO_RUN = "none"
+RUN_HELP = "A run that came with the app, or one in your folder of runs (below)."
 FOLDER_HELP = "A folder that holds runs, each a folder of snapshots, such as `headroom train --out` makes."
-NO_RUN = "no run"
-FOLLOWS_HELP = (
-    "Makes this run's snapshot nearest to the slider the sidebar's model, so that Prune, Induction, Passage and the "
-    "others show the model as it was then. *Snapshots of* under *Settings* selects the run: only those with weights."
-)
-SCALE_HELP = "Tokens trained on, evenly or by their logarithm: the early steps then take more room."
+FOLLOWS_HELP = "Makes the run's snapshot nearest to the slider the model of all screens."
 
 
 @dataclass(frozen=True)
 class RunChoice:
-    """The choices of the controls."""
+    """The chosen runs: one, or one and its control."""
 
-    runs: tuple[DrawnRun, ...]  # the measured runs
-    unmeasured: tuple[str, ...]  # names of the other runs
-    sources: dict[str, RunSource]  # of all runs, by name
-    labels: dict[str, str]  # of all runs, by name
-    folder: Path  # of the user's runs
-    log: bool  # the axis is logarithmic
-    followed: RunSource | None  # the run whose snapshots other screens open
+    sources: Sequence[RunSource]
 
+    @cached_property
+    def runs(self) -> list[Trajectory]:
+        """Returns those that have measurements."""
+        return [found for each in self.sources if (found := trajectory_of(each)) is not None]
 
-def default_folder() -> Path:
-    """Returns the default folder of runs that are trained here."""
-    return store().directory / "runs"
-
-
-def choose(runs_at: DeltaGenerator, more_at: DeltaGenerator) -> RunChoice:
-    """Draws the controls; returns the choice, one of no runs if there is nothing to choose."""
-    with settings_popover(more_at, width="stretch"):
-        axis_at = st.container()
-        hint = str(default_folder())
-        said = st.text_input("Folder of runs", key=FOLDER, bind="query-params", placeholder=hint, help=FOLDER_HELP)
-        rest = st.container()
-    with errors_shown():
-        folder = folder_of(said)
-        found = sources(folder)
-    read = {name: trajectory_of(source) or so_far(source) for name, source in found.items()}
-    recipes = {name: recipe_in(source, read[name]) for name, source in found.items()}
-    full = labels(read, recipes)
-    short = short_labels(full, recipes)
-    short_names, names = {name: typeset(label) for name, label in short.items()}, list(found)
-    if not names:
-        st.info("No runs yet: train one below, or give a folder with runs.", icon=":material/school:")
-        return RunChoice((), (), found, short_names, folder, False, None)
-    draw = partial(runs_at.multiselect, "Runs", names, format_func=short_names.__getitem__, help=RUNS_HELP)
-    chosen = several("training_runs", names, draw, first_names(names), short_names)
-    log = one_of(axis_at, "Axis", {False: "Linear", True: "Log"}, "training_axis", SCALE_HELP)
-    if not chosen:
-        st.info("Choose at least one run.", icon=":material/checklist:")
-    unmeasured = tuple(name for name in chosen if trajectory_of(found[name]) is None)
-    with_weights = [name for name in chosen if found[name].has_weights]
-    key = "training_model"
-    follows = one_listed(rest, "Snapshots of", [*with_weights, NO_RUN], key, help=FOLLOWS_HELP)
-    followed = found.get(follows) if follows != NO_RUN else None
-    return RunChoice(
-        shown(chosen, short_names, read, full), unmeasured, found, short_names, folder, bool(log), followed
-    )
+    @property
+    def names(self) -> list[str]:
+        """Returns their short names."""
+        return names_of(self.runs)
 
 
-def folder_of(said: str | None) -> Path:
-    """Returns the typed folder, or the default; UsageError if it is not a possible path."""
+def run_folder() -> Path:
+    """Returns the typed folder of runs, or the default one; UsageError if it is not a possible path."""
+    said = current_value(FOLDER).strip()
     try:
-        return Path(said.strip()).expanduser() if said and said.strip() else default_folder()
+        return Path(said).expanduser() if said else store().directory / "runs"
     except (RuntimeError, ValueError, OSError) as error:
-        raise UsageError(f"{str(said)[:60]!r} is not a possible folder ({error}); give another one") from error
+        raise UsageError(f"{said[:60]!r} is not a possible folder ({error}); give another one") from error
 
 
-def draw_made(runs: Sequence[DrawnRun]) -> None:
-    """Draws the training of runs whose labels do not show it: those of other trainers."""
-    for run in runs:
-        if words := (run.trajectory.recipe or {}).get("words"):
-            st.caption(plain(f"{run.label[:1].upper()}{run.label[1:]}: {words}."))
+def draw_folder() -> None:
+    """Draws the field for the folder of runs."""
+    hint = str(store().directory / "runs")
+    st.text_input("Folder of runs", key=FOLDER, bind="query-params", placeholder=hint, help=FOLDER_HELP)
 
 
-def draw_followed(choice: RunChoice, tokens: float) -> None:
-    """Draws a button that makes the snapshot with weights nearest to `tokens` the sidebar's model, or that it is."""
-    source = choice.followed
-    found = snapshot_at(source, tokens) if source is not None else None
-    if source is None or found is None:
+def choose(found: dict[str, RunSource], run_at: DeltaGenerator, control_at: DeltaGenerator) -> RunChoice:
+    """Draws the choice of a run and its control."""
+    names = list(found)
+    run = one_listed(run_at, "Run", names, RUN, index=names.index(FIRST[0]) if FIRST[0] in names else 0, help=RUN_HELP)
+    others = [NO_RUN, *(name for name in names if name != run)]
+    first = others.index(FIRST[1]) if FIRST[1] in others else 0
+    control = one_listed(control_at, "Next to it", others, CONTROL, index=first, help="Its control, or another run.")
+    return RunChoice([found[name] for name in (run, control) if name != NO_RUN])
+
+
+def choose_runs(run: str, control: str) -> None:
+    """Chooses these two runs in place of the user, before the controls are drawn."""
+    write(RUN, run)
+    write(CONTROL, control)
+
+
+def offer_text(label: str) -> None:
+    """Draws the button that chooses two runs that read text."""
+    st.button(label, key="training on text", on_click=choose_runs, args=ON_TEXT, icon=":material/menu_book:")
+
+
+def draw_followed(source: RunSource, name: str, tokens: float) -> None:
+    """Draws the button that makes the run's snapshot with weights nearest to `tokens` the model of all screens, or that
+    it is; nothing without any."""
+    found = snapshot_at(source, tokens)
+    if found is None:
         return
-    step, at = found
-    name, words = typed(source, step), plain(f"{choice.labels[source.name]} at {in_tokens(at)}")
-    used = (st.session_state.get("model") or "demo") == name
+    model, words = found[0], plain(f"{name} at {in_tokens(found[1])}")
+    used = (st.session_state.get("model") or "demo") == model
     if used:
-        st.caption(f":material/check: All screens show {words}.", help=f"`{plain(name)}`")
+        st.caption(f":material/check: All screens show {words}.", help=f"`{plain(model)}`")
     else:
-        about = {
-            "on_click": write,
-            "args": ("model", name),
-            "key": "training take model",
-            "icon": ":material/neurology:",
-        }
-        st.button(f"Open {words} on all screens", help=FOLLOWS_HELP, **about)
-    mark("training model", "used" if used else "offered", step=step)
+        click = {"on_click": write, "args": ("model", model), "icon": ":material/neurology:", "help": FOLLOWS_HELP}
+        st.button(f"Open {words} on all screens", key="training take model", **click)
+    mark("training model", "used" if used else "offered", model=model)

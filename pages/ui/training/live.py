@@ -1,10 +1,9 @@
-"""Train a model now: one button, other recipes in a popover, charts that grow with the log, and the result as a model
-on every screen.
+"""Train models now: a button that trains a run and its control, which are then the chosen ones, and their progress.
 
 Training continues while other pages are open and stops with the app; Resume continues from there.
 """
 
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,52 +11,52 @@ from typing import Any
 
 import streamlit as st
 
-from engine.checkpoints.names import is_run
-from engine.errors import HeadroomError
 from engine.progress import in_time
 from engine.slots import Job
-from engine.training.folders import Run, open_run, runs_in
+from engine.training.folders import runs_in
 from engine.training.live import free_name, trained
 from engine.training.locking import trainer
 from engine.training.recipe import RECIPES, Recipe
-from pages.ui.figures.drawing import draw_chart
-from pages.ui.page.job_words import in_words
-from pages.ui.page.marks import mark
 from pages.ui.page.runtime import show_error, trainings
-from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.tables import plain, typeset
-from pages.ui.page.widget_writes import write
-from pages.ui.page.work import draw_restart, live, mark_job, under_way
-from pages.ui.training import live_charts
+from pages.ui.page.tables import plain
+from pages.ui.page.work import draw_restart, mark_job, under_way
+from pages.ui.training.choosing import NO_RUN, choose_runs
+from pages.ui.training.runs import FIRST, RECORD, RunSource, own_name
 
 N_LEFT = 3  # unfinished runs that are offered
 STOP_HELP = "Stops at once. Finished work is kept; Resume continues from there."
 RESUME_HELP = "Continues from where it stopped. The weights end up the same as without the stop."
-CLOSE_HELP = "Hides these charts. The run stays in its folder."
-OPEN_HELP = "Makes the last snapshot the model of all screens: look at its heads on Induction, Attention and Passage."
-FIRST, OTHERS = "repeats", ("smeared", "half")  # the recipe of the main button, and those in the popover
-SECONDS_PER_MILLION = 30.0  # tokens' time with all measurements
+TRAIN_HELP = "Trains the model with two layers, then its control with one, next to the app: it leaves one core to it."
+OTHERS = ("smeared", "half")  # recipes that read text
+BEGIN_S = 10.0  # from the click to the first step
+SECONDS_PER_MILLION = 30.0  # tokens of two layers, with all measurements
 PACE = "seconds per million tokens"
-ONE_CORE = "It runs next to the app and leaves one core to it."
 
 
 @dataclass(frozen=True)
 class LiveRun:
-    """The run shown: its folder and recipe, and those of its control, if any."""
+    """A run that is being trained: its folder and recipe, and the file of its text, if it is of one's own."""
 
     folder: Path
     recipe: Recipe
     text: Path | None = None
-    control: "LiveRun | None" = None
 
     @property
     def slot(self) -> str:
+        """Returns its slot among the trainings."""
         return f"training {self.folder}"
+
+    @property
+    def source(self) -> RunSource:
+        """Returns it as a run to choose, which has the untrained model alone before its text is read."""
+        job = trainings().snapshot(self.slot)
+        log = [job.value] if job is not None and isinstance(job.value, dict) else []
+        return RunSource(own_name(self.folder), self.folder / RECORD, self.folder, begins=(self.recipe, log))
 
 
 @st.cache_resource(show_spinner=False)
-def shown_last() -> dict[Path, LiveRun]:
-    """Returns by folder the run begun last, for all tabs, so that a reloaded page finds it."""
+def begun_last() -> dict[Path, list[LiveRun]]:
+    """Returns by folder the runs begun last, for all tabs, so that a reloaded page finds them."""
     return {}
 
 
@@ -67,165 +66,123 @@ def measured_pace() -> dict[str, float]:
     return {}
 
 
-def draw_live(folder: Path, start_at: DeltaGenerator, recipes_at: DeltaGenerator) -> None:
-    """Draws the buttons that start a run in `folder` there, and here the last run, if any."""
-    since_s = time.monotonic()
-    with start_at:
-        both_s = seconds(RECIPES[FIRST].recipe) + seconds(RECIPES[RECIPES[FIRST].control].recipe)
-        promise = "" if under_way(_slots(folder), trainings()) else f", about {in_time(both_s)}"  # a run says it itself
-        label = f"Train two tiny models live{promise}"
-        look: dict[str, Any] = {"type": "primary", "width": "stretch", "help": None}  # a tooltip would hide the finding
-        _offer(folder, FIRST, label, **look)
-    with recipes_at.popover("Recipes", icon=":material/list:", width="stretch", help="Other models to train."):
-        for name in OTHERS:
-            _offer(folder, name, RECIPES[name].title)
-        _draw_left(folder)
-    if shown_last().get(folder) or _elsewhere(folder):
-        with st.container(border=True):
-            live(_slots(folder), partial(_draw, folder), since_s, by=trainings(), always=bool(_elsewhere(folder)))
+def live_runs(folder: Path) -> list[LiveRun]:
+    """Returns the runs begun last in this folder."""
+    return begun_last().get(folder, [])
 
 
-def _slots(folder: Path) -> list[str]:
-    return [each.slot for each in _all(shown_last().get(folder))]
+def slots(folder: Path) -> list[str]:
+    """Returns their slots among the trainings."""
+    return [each.slot for each in live_runs(folder)]
 
 
-def seconds(recipe: Recipe) -> float:
-    """Returns roughly how long a run takes: by the pace of the last one, or else on two cores."""
-    return measured_pace().get(PACE, SECONDS_PER_MILLION) * recipe.tokens / 1e6
+def is_trained_elsewhere(sources: Sequence[RunSource]) -> bool:
+    """Returns whether another process trains one of these runs, such as one begun from a shell."""
+    return any(each.folder is not None and each.begins is None and trainer(each.folder) is not None for each in sources)
+
+
+def draw_train(folder: Path) -> None:
+    """Draws the button that trains the first pair of runs."""
+    whole_s = left_s([LiveRun(folder, RECIPES[name].recipe) for name in FIRST])
+    label = "Train them now" if under_way(slots(folder), trainings()) else f"Train them now, about {in_time(whole_s)}"
+    _offer(folder, FIRST[0], label, type="primary", width="stretch", help=TRAIN_HELP)
+
+
+def draw_recipes(folder: Path) -> None:
+    """Draws the buttons that train other models, and that resume those that were stopped."""
+    for name in OTHERS:
+        known = RECIPES[name]
+        runs = [LiveRun(folder, RECIPES[each].recipe) for each in (name, known.control) if each]
+        _offer(folder, name, f"Train: {known.title}, about {in_time(left_s(runs))}", help=known.words)
+    for run in [run for run in runs_in(folder) if not run.is_done][:N_LEFT]:
+        path = run.about.get("path")
+        live = LiveRun(run.folder, run.recipe, Path(path) if path else None)
+        click = {"on_click": _train, "args": (folder, [live]), "help": RESUME_HELP}
+        st.button(f"Resume {plain(run.name)}", key=f"resume {run.folder}", icon=":material/play_arrow:", **click)
 
 
 def begin(folder: Path, name: str) -> None:
     """Starts training a run of the recipe of this name, and its control after it."""
-    known, control = RECIPES[name], None
-    if known.control:
-        other = RECIPES[known.control].recipe
-        control = LiveRun(free_name(folder, known.control, other), other)
-    _train(folder, LiveRun(free_name(folder, name, known.recipe), known.recipe, control=control))
+    names = [each for each in (name, RECIPES[name].control) if each]
+    recipes = {each: RECIPES[each].recipe for each in names}
+    _train(folder, [LiveRun(free_name(folder, each, recipe), recipe) for each, recipe in recipes.items()])
 
 
-def _train(folder: Path, shown: LiveRun) -> None:
-    for before in _all(shown_last().get(folder)):
+def _train(folder: Path, runs: list[LiveRun]) -> None:
+    """Trains these runs, one after the other, and chooses them."""
+    for before in live_runs(folder):
         trainings().cancel(before.slot)  # its finished work is kept
-    shown_last()[folder] = shown
-    for priority, each in enumerate(_all(shown)):
+    begun_last()[folder] = runs
+    restart(folder)
+    names = [own_name(each.folder) for each in runs]
+    choose_runs(names[0], names[1] if len(names) > 1 else NO_RUN)
+
+
+def restart(folder: Path) -> None:
+    """Trains the runs begun last, from where they stopped."""
+    for priority, each in enumerate(live_runs(folder)):
         start = partial(trained, each.folder, each.recipe, each.text)
         job = Job(f"{each.folder} {each.recipe.digest}", start, priority, f"Training {each.folder.name}")
         trainings().put(each.slot, job, again=True)
 
 
 def _offer(folder: Path, name: str, title: str, **look: Any) -> None:
-    known, control = RECIPES[name], ""
-    if other := RECIPES.get(known.control):
-        control = f" Then its control, about {in_time(seconds(other.recipe))} more: {other.title.lower()}."
-    about = f"{known.words}{control} {known.recipe.tokens / 1e6:g} M tokens. {ONE_CORE}"
-    look = {"help": about, "icon": ":material/model_training:", **look}
-    if st.button(title, key=f"train {name}", on_click=begin, args=(folder, name), **look):
+    click = {"on_click": begin, "args": (folder, name), "icon": ":material/model_training:", **look}
+    if st.button(title, key=f"train {name}", **click):
         st.rerun()
 
 
-def _draw(folder: Path) -> None:
-    shown = shown_last().get(folder) or _elsewhere(folder)
-    if shown is None:
-        return
-    log, control_log = _log(shown), _log(shown.control) if shown.control is not None else []
-    st.markdown(live_charts.describe(shown.recipe, log, control_log))
-    mark("training run", "measured" if log else "begun", lines=len(log))
-    _draw_line(folder, shown)
-    if shown.control is not None and _has_begun(shown.control):
-        _draw_line(folder, shown.control)
-    _draw_ends(folder, _run(shown.folder))
-    drawn = live_charts.pictures(shown.recipe, log, control_log)
-    for at, (title, picture) in enumerate(drawn.items()):
-        if at % 3 == 0:
-            places = st.columns(3)
-        words = f"{title}, {typeset(shown.recipe.in_full)}, over the tokens trained on"
-        draw_chart(picture, f"training live {at}", words, places[at % 3])
+def left_s(runs: Sequence[LiveRun]) -> float:
+    """Returns roughly how many seconds training these runs still takes: by the pace of the last one, or else on two
+    cores."""
+    pace, found = measured_pace().get(PACE, SECONDS_PER_MILLION), 0.0
+    for each in runs:
+        job = trainings().snapshot(each.slot)
+        if job is None or not job.finished:
+            found += pace * _cost(each.recipe) * (1 - _share(each)) + (0 if job is not None and job.done else BEGIN_S)
+    return found
 
 
-def _draw_ends(folder: Path, run: Run | None) -> None:
-    """Draws the buttons of a run that is over: one opens it, one hides its charts."""
-    is_done, is_over = run is not None and run.is_done, not under_way(_slots(folder), trainings())
-    if not is_done and not is_over:
-        return
-    with st.container(horizontal=True):
-        if run is not None and is_done:
-            name = f"{run.folder}@step{run.steps()[-1]}"
-            opens = {"on_click": write, "args": ("model", name), "help": OPEN_HELP, "icon": ":material/open_in_new:"}
-            if st.button("Open it on the other screens", key="open trained", **opens):
-                st.rerun()
-        if is_over and folder in shown_last() and st.button("Close", help=CLOSE_HELP):
-            shown_last().pop(folder, None)
-            st.rerun()
+def _cost(recipe: Recipe) -> float:
+    """Returns a run's tokens, in millions, as if it had two layers: the rest takes as long as one."""
+    return recipe.tokens / 1e6 * (1 + recipe.n_layers) / 3
 
 
-def _draw_line(folder: Path, each: LiveRun) -> None:
-    """Draws the state of a run: progress and Cancel, or what ended it."""
-    job = trainings().snapshot(each.slot)
-    if job is None or job.state == "done":
-        return
-    name = each.folder.name
-    if not job.finished:
+def _share(run: LiveRun) -> float:
+    job = trainings().snapshot(run.slot)
+    return min(1.0, job.done / job.total) if job is not None and job.total else 0.0
+
+
+def draw_progress(folder: Path) -> None:
+    """Draws the progress of the runs begun last, with one forecast for all; then what ended them, if that was early."""
+    runs = live_runs(folder)
+    jobs = {each: job for each in runs if (job := trainings().snapshot(each.slot)) is not None}
+    going = next((each for each, job in jobs.items() if not job.finished), None)
+    if going is not None:
+        job = jobs[going]
+        if job.left_s and 0.2 < _share(going) < 0.8:  # at the ends, what is left says little about the pace
+            measured_pace()[PACE] = job.left_s / ((1 - _share(going)) * _cost(going.recipe))
+        done = sum(_share(each) * _cost(each.recipe) for each in runs) / sum(_cost(each.recipe) for each in runs)
+        step = f" ({job.message.lower()})" if job.message and not job.done else ""
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            share = min(1.0, job.done / job.total) if job.total else 0.0
-            if job.left_s and 0.2 < share < 0.8:  # at the ends, what is left says little about the pace
-                measured_pace()[PACE] = job.left_s / ((1 - share) * each.recipe.tokens / 1e6)
-            st.progress(share, plain(f"{name}: {in_words(job, 'Training')}"))
-            st.button("Cancel", key=f"cancel {each.slot}", on_click=_cancel, args=(each,), help=STOP_HELP)
-            mark_job(each.slot, job)
+            words = f"Training {going.folder.name}{step}: about {in_time(left_s(runs))} left"
+            st.progress(done, plain(words))
+            st.button("Cancel", key=f"cancel {folder}", on_click=_cancel, args=(runs,), help=STOP_HELP)
+            mark_job(going.slot, job)
         return
-    if job.error:
-        show_error(job.error)
-    else:
-        st.caption(plain(f"{name} was stopped. Finished work is kept."))
-    draw_restart(job, f"resume {each.slot}", RESUME_HELP, on_click=_train, args=(folder, each))
-    mark_job(each.slot, job)
+    for each, job in jobs.items():
+        if job.state == "done":
+            continue
+        if job.error:
+            show_error(job.error)
+        else:
+            st.caption(plain(f"{each.folder.name} was stopped. Finished work is kept."))
+        draw_restart(job, f"resume {each.slot}", RESUME_HELP, on_click=restart, args=(folder,))
+        mark_job(each.slot, job)
+        return
 
 
-def _has_begun(control: LiveRun) -> bool:
-    """Returns whether a control no longer waits for its run."""
-    job = trainings().snapshot(control.slot)
-    return is_run(control.folder) or job is None or job.state not in ("queued", "cancelled")
-
-
-def _cancel(of: LiveRun) -> None:
-    """Stops a run, and the control that waits for it."""
-    for each in reversed(_all(of)):
+def _cancel(runs: Sequence[LiveRun]) -> None:
+    """Stops these runs, the control that waits first: it would begin in between."""
+    for each in reversed(runs):
         trainings().cancel(each.slot)
-
-
-def _draw_left(folder: Path) -> None:
-    """Draws the runs that were stopped, each with a button that resumes it."""
-    left = [run for run in runs_in(folder) if not run.is_done]
-    for run in left[:N_LEFT]:
-        path = run.about.get("path")
-        shown = LiveRun(run.folder, run.recipe, Path(path) if path else None)
-        at = max((line["tokens"] for line in run.log()), default=0)
-        label = f"Resume {run.name}, {at / 1e6:.2f} of {run.recipe.tokens / 1e6:g} M tokens"
-        goes = {"on_click": _train, "args": (folder, shown), "help": RESUME_HELP}
-        st.button(plain(label), key=f"resume {run.folder}", icon=":material/play_arrow:", **goes)
-
-
-def _elsewhere(folder: Path) -> LiveRun | None:
-    """Returns a run of the folder that another process trains, such as one begun from a shell."""
-    if folder in shown_last():
-        return None
-    going = next((run for run in runs_in(folder) if trainer(run.folder) is not None), None)
-    return None if going is None else LiveRun(going.folder, going.recipe)
-
-
-def _all(shown: LiveRun | None) -> list[LiveRun]:
-    return [] if shown is None else [shown, *_all(shown.control)]
-
-
-def _log(each: LiveRun) -> list[dict[str, Any]]:
-    """Returns the log of a run so far; before its text is read, a line on the untrained model."""
-    run, job = _run(each.folder), trainings().snapshot(each.slot)
-    log = run.log() if run is not None else []
-    return log or ([job.value] if job is not None and isinstance(job.value, dict) else [])
-
-
-def _run(folder: Path) -> Run | None:
-    try:
-        return open_run(folder) if is_run(folder) else None
-    except HeadroomError:
-        return None

@@ -8,7 +8,6 @@ export default function (mount) {
     view.number = data.seen
     view.at = nearest(data.stops, data.value)
   }
-  build(view)
   show(view)
   view.watch ??= setInterval(() => tell(view), WATCH_MS) // the field may appear later than this, and be replaced
   return () => { clearTimeout(view.rest); stop(view); clearInterval(view.watch); view.watch = null }
@@ -22,7 +21,7 @@ function begin(part, data) {
   input.onpointerup = input.onpointercancel = () => { view.down = false; if (view.moving) letGo(view) }
   input.oninput = () => {
     view.moving = true
-    view.at = nearest(view.data.stops, tokensAt(view.data, input.value / FINE))
+    view.at = nearest(view.data.stops, view.data.high * input.value / FINE)
     show(view)
     wait(view)
   }
@@ -71,41 +70,13 @@ function letGo(view) {
   show(view)
 }
 
-function build(view) {
-  const { data, part } = view
-  const shape = JSON.stringify([data.runs.map(run => [run.label, run.window]), data.low, data.high, data.log])
-  if (view.shape === shape) return
-  view.shape = shape
-  const colours = colorsOf(part(".training"), "--st-chart-categorical-colors")
-  const coloured = (tag, text, k) => { const made = make(tag, text); made.style.setProperty("--colour", colours[k % colours.length]); return made }
-  part(".bands").replaceChildren(...data.runs.flatMap((run, k) => {
-    if (!run.window) return []
-    const band = coloured("i", "", k), [from, to] = run.window.map(tokens => place(data, tokens))
-    band.style.left = along(from)
-    band.style.width = `calc(${Math.max(to - from, 0.004)} * (100% - var(--thumb)))`
-    return [band]
-  }))
-  const swatches = [...part(".bands").children].map(band => { const made = make("i", ""); made.style.cssText = `--colour: ${band.style.getPropertyValue("--colour")}`; return made })
-  part(".named").replaceChildren(...swatches, ...(swatches.length ? ["phase change"] : []))
-  view.lines = []
-  part(".runs").style.setProperty("--columns", Math.min(data.columns, data.runs.length)) // those of the charts below
-  part(".runs").replaceChildren(...data.runs.map((run, k) => {
-    const cell = make("div", ""), name = coloured("b", run.label, k), line = make("span", ""), note = make("span", run.note)
-    name.title = note.title = run.title
-    view.lines.push(line)
-    cell.append(name, line, ...(run.note ? [note] : []))
-    return cell
-  }))
-}
-
 function show(view) {
   const { data, input, part, play } = view, tokens = data.stops[view.at]
-  if (!view.down) input.value = Math.round(FINE * place(data, tokens))
+  if (!view.down) input.value = Math.round(FINE * tokens / data.high)
   part("output").textContent = inTokens(tokens)
   input.ariaValueText = `${inTokens(tokens)} tokens`
   play.textContent = view.timer === null ? "▶ Play" : "■ Stop"
   play.ariaLabel = view.timer === null ? "Play training" : "Stop"
-  data.runs.forEach((run, k) => { view.lines[k].textContent = view.lines[k].title = run.said[nearest(run.tokens, tokens)] })
   tell(view)
 }
 
@@ -116,15 +87,3 @@ function tell({ data, at }) {
   field.value = tokens
   field.dispatchEvent(new Event("input", { bubbles: true }))
 }
-
-// Position on the track, 0 to 1, of a number of tokens, and the reverse.
-function place({ low, high, log }, tokens) {
-  if (log) return tokens <= low ? 0 : Math.min(1, Math.log(tokens / low) / Math.log(high / low))
-  return (tokens - low) / (high - low)
-}
-
-function tokensAt({ low, high, log }, share) {
-  return log ? (share ? low * (high / low) ** share : 0) : low + share * (high - low)
-}
-
-const along = share => `calc(var(--thumb) / 2 + ${share} * (100% - var(--thumb)))`

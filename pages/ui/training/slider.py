@@ -9,52 +9,42 @@ from typing import Any
 
 import streamlit as st
 
+from engine.training.trajectory import Trajectory
+from engine.views.training import last_of
 from pages.ui.page.address import nearest, unseen_field
 from pages.ui.page.components import component_of
 from pages.ui.page.widget_writes import write
-from pages.ui.training.charts import MOMENT, TokenAxis
-from pages.ui.training.runs import SMEARED, DrawnRun
-from pages.ui.training.tables import at_each
+from pages.ui.training.charts import MOMENT
 
 HTML = """
 <div class="training">
-  <div class="head">
-    <button class="play framed" type="button"></button>
-    <label for="moment">Training, tokens</label> <output for="moment"></output>
-    <span class="named"></span>
-  </div>
-  <div class="track"><div class="bands"></div><input id="moment" type="range" min="0" max="1000" step="any"></div>
-  <div class="runs"></div>
+  <button class="play framed" type="button"></button>
+  <label for="moment">Tokens</label> <output for="moment"></output>
+  <div class="track"><input id="moment" type="range" min="0" max="1000" step="any" aria-label="Training, tokens"></div>
 </div>
 """
 _COMPONENT = component_of("training_slider", HTML, Path(__file__).parent, "slider")
 KEY, DRAG, SEEN = "training_tokens", "training drag", "training seen"
 MOST_TOKENS = 10**13
-IN_A_ROW = 4  # runs side by side
 
 
 def draw_field() -> None:
-    """Draws the hidden field that charts and text listen to; to be drawn first."""
+    """Draws the hidden fields that charts and text listen to, and that hold the slider's tokens; to be drawn first."""
     st.html(f'<input id="{MOMENT}" type="text" aria-hidden="true" tabindex="-1" hidden>')
+    unseen_field("Training, tokens", KEY, lambda text: nearest(text, (0, MOST_TOKENS)))
 
 
-def moment(runs: Sequence[DrawnRun]) -> float:
-    """Returns the slider's tokens: those in the address, or the end of the longest run, where “Play” starts over and
-    runs with and without a phase change differ most."""
-    value = unseen_field("Training, tokens", KEY, lambda text: nearest(text, (0, MOST_TOKENS)))
-    return float(value) if value else max(float(run.trajectory.tokens[-1]) for run in runs)
+def moment(runs: Sequence[Trajectory]) -> float:
+    """Returns the slider's tokens: those in the address, or the end of the longest run, where the runs differ most and
+    “Play” starts over."""
+    value = st.session_state.get(KEY)
+    return float(value) if value else max((float(each.tokens[-1]) for each in runs), default=0.0)
 
 
-def slider(runs: Sequence[DrawnRun], look: TokenAxis, at: float) -> None:
+def slider(runs: Sequence[Trajectory], at: float) -> None:
     """Draws the slider at a number of tokens."""
-    stops = sorted({float(tokens) for each in runs for tokens in each.trajectory.tokens})
-    data: dict[str, Any] = {"field": MOMENT, "stops": stops, "value": at, "seen": st.session_state.get(SEEN, 0)}
-    data |= {"low": look.low, "high": look.high, "log": look.log, "columns": IN_A_ROW}
-    data["runs"] = [
-        {"label": each.label, "title": each.about, "tokens": each.trajectory.tokens.tolist(), "said": at_each(each),
-         "window": [each.window.start, each.window.end] if each.window else None,
-         "note": SMEARED if each.is_smeared else ""} for each in runs
-    ]  # fmt: skip
+    stops = sorted({float(tokens) for each in runs for tokens in each.tokens})
+    data = {"field": MOMENT, "stops": stops, "value": at, "seen": st.session_state.get(SEEN, 0), "high": last_of(runs)}
     _COMPONENT(key=DRAG, data=data, on_hand_change=_on_release)
 
 

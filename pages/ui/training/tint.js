@@ -28,24 +28,13 @@ function build(view) {
   view.part(".text").replaceChildren(...view.spans)
 }
 
-function values({ data }) {
-  const field = document.getElementById(data.field), tokens = +(field?.value || data.tokens[data.last])
-  const at = nearest(data.tokens, tokens)
-  const rows = { change: [data.last, data.first], since: [at, data.first], loss: [at, null] }[data.view]
-  const [to, from] = rows.map(row => row === null ? null : data.losses[row])
-  return { at, shown: to.map((loss, i) => loss === null || (from && from[i] === null) ? null : loss - (from ? from[i] : 0)) }
-}
-
 function paint(view) {
-  const { data, part, spans } = view, { at, shown } = values(view)
-  view.shown = shown
-  const isLoss = data.view === "loss"
-  shown.forEach((value, i) => tint(spans[i], value, data.full, !isLoss))
-  part(".bar").className = `bar ${isLoss ? "loss" : "worse"}`
-  part(".low").textContent = isLoss ? "0" : `better, −${data.full}`
-  part(".high").textContent = isLoss ? `${data.full} nats` : `+${data.full} nats, worse`
-  part(".what").textContent = { change: `from ${data.start} to ${data.end}`, since: `from ${data.start} to ${inTokens(data.tokens[at])} tokens`,
-                                loss: `at ${inTokens(data.tokens[at])} tokens` }[data.view]
+  const { data, part, spans } = view, field = document.getElementById(data.field)
+  const at = nearest(data.tokens, +(field?.value || data.tokens.at(-1)))
+  view.shown = data.losses[at]
+  view.shown.forEach((value, i) => tint(spans[i], value, data.full, false))
+  part(".high").textContent = `${data.full} nats`
+  part(".what").textContent = `at ${inTokens(data.tokens[at])} tokens`
   part(".text").dataset.snapshot = at
   point(view, view.over)
 }
@@ -56,6 +45,6 @@ function point(view, at) {
   const value = at === null ? null : view.shown[at]
   view.spans[at]?.classList.add("over")
   const token = at === null ? "" : visible(view.data.pieces[at])
-  view.part(".note").textContent = at === null ? "Point at a token for its numbers." :
-    value === null ? `“${token}”, token ${at + 1}: no loss.` : `“${token}”, token ${at + 1}: ${nats(value, view.data.view !== "loss")} nats.`
+  view.part(".note").textContent = at === null ? "Point at a token for its loss." :
+    value === null ? `“${token}”, token ${at + 1}: no loss.` : `“${token}”, token ${at + 1}: ${nats(value, false)} nats.`
 }
