@@ -1,8 +1,7 @@
 """Rankings and accuracies over many tasks: `Correlate` and `Sweep`."""
 
-import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -34,18 +33,18 @@ from engine.requests.fields import choice, flag, names_of, number, numbers_of, o
 from engine.requests.output import TABLES, file_of, table_file
 from engine.studies import sweeps
 from engine.studies.surveys import (
-    AGGREGATE,
-    RANDOM,
     StudySettings,
     Survey,
     agreement_rows,
     grid,
     in_words,
+    mean_correlation,
     survey,
     together,
     written_row,
 )
 from engine.views.correlation import correlation_view
+from engine.views.importance import mean_scores_part
 from engine.views.sweep import statements_view, sweep_view
 from engine.views.view import View
 
@@ -122,22 +121,21 @@ class Correlate(OnRay, OfManyTasks):
             others = {name: mean[name] for name in ("prefix_matching", "copying")}
         rows = agreement_rows(found, self.aggregate, others)
         table = [written_row(row) for row in rows]
-        aside = {AGGREGATE, RANDOM, *others}
-        of_tasks = [row for row in rows if row["kind"] == "tasks" and not {row["a"].name, row["b"].name} & aside]
         counts = sorted({task.shots for task in self.grid()})
-        means = {str(shots): _mean([row["srcc"] for row in of_tasks if row["a"].shots == shots]) for shots in counts}
+        means = {str(shots): mean_correlation(rows, shots, others) for shots in counts}
         fields = {"what": self.score, "n": self.order_questions, "tasks": len(found.scores), "mean_srcc": means,
                   "rows": table, "out": self.out}  # fmt: skip
-        best = _best(together(self.settings(), found.scores).scores) if found.scores else []
-        fields |= {"best": best} if best else {}
+        mean = together(self.settings(), found.scores) if found.scores else None
+        fields |= {"best": _best(mean.scores)} if mean else {}
+        part = mean_scores_part(mean) if mean else None
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(table)))
-        return _result(found, found.failed, correlation_view(table, means, best, found.failed), fields, files=files)
+        return _result(found, found.failed, correlation_view(table, means, part, found.failed), fields, files=files)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(OnRay, OfManyTasks):
     """Measure accuracy across tasks, shot counts, and pruning levels. The value is Swept, or with the preset a
-    Study."""
+    PaperStudy."""
 
     command: ClassVar[str] = "sweep"
     group: ClassVar[str] = "Pruning"
@@ -268,8 +266,3 @@ def _best(scores: Any) -> list[tuple[str, float]]:
     if scores.ndim == 2:
         return list(best_heads(scores, N_BEST))
     return [(f"F{layer}", float(scores[layer])) for layer in (-scores).argsort(kind="stable")[:N_BEST]]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    kept = [value for value in values if not math.isnan(value)]
-    return sum(kept) / len(kept) if kept else None

@@ -4,7 +4,8 @@ counts.
 A task that cannot be measured (its rows are missing or invalid) is listed with the reason; the others continue.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -173,6 +174,19 @@ def agreement_rows(
     for name in dict.fromkeys(task.name for task in found.scores):
         add("shots", {task: each.scores for task, each in found.scores.items() if task.name == name})
     return rows
+
+
+def mean_correlation(rows: Sequence[Mapping[str, Any]], shots: int, others: Collection[str] = ()) -> float | None:
+    """Returns the mean coefficient of two tasks at a shot count, of rows of `agreement_rows` with these `others`; None
+    without any."""
+    aside = {AGGREGATE, RANDOM, *others}
+    found = [
+        row["srcc"]
+        for row in rows
+        if row["kind"] == "tasks" and row["a"].shots == shots and not {row["a"].name, row["b"].name} & aside
+    ]
+    kept = [value for value in found if not math.isnan(value)]
+    return sum(kept) / len(kept) if kept else None
 
 
 def written_row(row: Mapping[str, Any]) -> dict[str, Any]:

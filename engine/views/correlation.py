@@ -25,11 +25,11 @@ COLUMNS = {
 def correlation_view(
     rows: Sequence[Mapping[str, Any]],
     means: Mapping[str, float | None],
-    best: Sequence[tuple[str, float]],
+    mean: Part | None,
     failed: Mapping[TaskSpec, str],
 ) -> View:
     """How far every two rankings agree. `rows`: of every two, as in files; `means`: of two tasks by shot count;
-    `best`: the components with the highest mean score."""
+    `mean`: the mean scores of all tasks (`mean_scores_part`)."""
     parts = [Part("Two rankings", rows, COLUMNS, ranked_by="srcc")]
     for at in dict.fromkeys(row["at"] for row in rows if row["kind"] == "tasks"):
         pairs = square([row for row in rows if row["kind"] == "tasks" and row["at"] == at])
@@ -38,11 +38,12 @@ def correlation_view(
     known = [
         f"{number(mean, 3)} with {shots_in_words(int(shots))}" for shots, mean in means.items() if mean is not None
     ]
-    highest = f"{listed([name for name, _ in best], len(best))} score highest on average."
+    highest = mean.caption if mean else ""
     if known:
         finding = f"**Mean rank correlation of two tasks: {listed(known, len(known))}**; {highest}"
     else:
-        finding = f"**No two tasks could be compared**; {highest}" if best else ""
+        finding = f"**No two tasks could be compared**; {highest}" if mean else ""
+    parts += [mean] if mean else []
     notes = not_measured({in_words(task): reason for task, reason in failed.items()})
     return View(finding, parts, notes, on_slide=2)
 

@@ -2,29 +2,30 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from engine.importance.criteria import part_of
 from engine.importance.importance import ORACLES, Scores
 from engine.views import kit
 from engine.views.view import Column, Part, View
-from engine.views.words import counted, listed, number, with_interval
+from engine.views.words import NOUNS, counted, listed, number, with_interval
 
-N_NAMED = 4
+N_NAMED, N_BEST = 4, 5  # of one task, and of many
 
 
 def importance_view(scores: Scores, task: str) -> View:
     """The scores of one task as a map, and which are highest."""
     is_oracle = scores.what in ORACLES
-    title = "Accuracy lost without it" if is_oracle else f"{scores.what}, no unit"
-    column = Column(title, "+.1%" if is_oracle else ".3g")
+    column = _column(scores.what)
     rows = component_rows({"score": scores.scores, "gold_log_likelihood_drop_nats": scores.tie_break})
     columns = {"name": Column("Name"), "score": column}
     if scores.tie_break is not None:
         columns["gold_log_likelihood_drop_nats"] = Column("Log-likelihood lost, nats", "+.3f")
-    part = score_part(title, rows, columns, "score", signed=is_oracle)
+    part = score_part(column.title, rows, columns, "score", signed=is_oracle)
     top = [row["name"] for row in part.first(N_NAMED)]
     on = f"on {task}, {counted(scores.n, 'question')}"
     highest = float(part.first(1)[0]["score"])
@@ -87,3 +88,17 @@ def score_part(
     is_map = "head" in rows[0]
     draw = partial(kit.head_map, value=score, signed=signed) if is_map else partial(kit.bars, y="name", x=score)
     return Part(title, rows, columns, draw, ranked_by=score)
+
+
+def mean_scores_part(scores: Scores) -> Part:
+    """The mean scores of many tasks as a map of heads, or bars of FFNs."""
+    columns = {"name": Column("Name"), "score": _column(scores.what)}
+    rows, title = component_rows({"score": scores.scores}), f"Mean score of {NOUNS[part_of(scores.what)]}"
+    part = score_part(title, rows, columns, "score", signed=scores.what in ORACLES)
+    names = listed([row["name"] for row in part.first(N_BEST)], N_BEST)
+    return replace(part, caption=f"{names} score highest on average.")
+
+
+def _column(what: str) -> Column:
+    """The column of a score by its name."""
+    return Column("Accuracy lost without it", "+.1%") if what in ORACLES else Column(f"{what}, no unit", ".3g")

@@ -9,20 +9,22 @@ from typing import Any
 from engine.importance.rankings_of import Axis
 from engine.questions.requests import TaskSpec
 from engine.statistics import Paired, Statement, detectable, mcnemar, smallest_clear
-from engine.studies.statements import AT_CHANCE, BreakPoint
-from engine.studies.surveys import in_words
+from engine.studies.statements import AT_CHANCE, SMALL_LOSS, BreakPoint
+from engine.studies.surveys import in_words, shots_in_words
 from engine.studies.sweeps import SweepRow, Swept
 from engine.views import kit
 from engine.views.view import Column, Part, View, interval
-from engine.views.words import NOUNS, Effect, counted, not_measured, number, percent, plain
+from engine.views.words import NOUNS, Effect, counted, listed, not_measured, number, percent, plain
 
 OTHER: dict[Axis, Axis] = {"heads": "ffns", "ffns": "heads"}
 TITLES = {"heads": "Heads pruned", "ffns": "FFNs pruned"}
+MEAN, RANDOM = "mean of tasks", "random orders, mean"
+ORDERS = {"own": "own order", "aggregate": "other tasks' order", "rescored": "order rescored at each step"}
 
 
-def sweep_view(swept: Swept, breaks: Mapping[Axis, Sequence[BreakPoint]]) -> View:
+def sweep_view(swept: Swept, breaks: Mapping[Axis, Sequence[BreakPoint]], random: Sequence[SweepRow] = ()) -> View:
     """Accuracy over the level, a curve for each task, and how far pruning can go: `breaks`, by axis (heads or FFNs)
-    that has several levels."""
+    that has several levels. `random`: the same tasks by random orders."""
     failed = _not_measured(swept.failed)
     if not swept.rows:
         return View("", notes=failed)
@@ -30,7 +32,8 @@ def sweep_view(swept: Swept, breaks: Mapping[Axis, Sequence[BreakPoint]]) -> Vie
     axis = axes[0]
     is_whole = all(row.point.permille(each) % 10 == 0 for row in swept.rows for each in NOUNS)
     form = ".0%" if is_whole else ".1%"
-    parts = [_curves(swept.rows, axis, form), *(_breaks(each, breaks[each], form) for each in breaks)]
+    curves = _curves(swept.rows, axis, form, random)
+    parts = [curves, *grid_parts(swept.rows), *(break_part(each, breaks[each], form) for each in breaks)]
     powers = {describe_power(each.n, each.looks): None for points in breaks.values() for each in points if each.looks}
     return View(_finding(swept.rows, axis, breaks.get(axis, ())), parts, [*powers, *failed])
 
@@ -67,11 +70,22 @@ def _change(rows: Sequence[SweepRow]) -> str:
     return f"{words}, {Effect.of_paired(change).in_words()}, {counted(n, 'question')}" if is_paired else words
 
 
-def _curves(swept: Sequence[SweepRow], axis: Axis, form: str) -> Part:
-    rows, other = list[dict[str, Any]](), OTHER[axis]
+def orders_view(rows: Sequence[SweepRow]) -> View:
+    """Accuracy over the heads pruned, a curve for each task and order, and the mean of each order."""
+    accs: dict[str, list[float]] = {}
+    for row in rows:
+        accs.setdefault(ORDERS[row.point.by], []).append(row.acc)
+    means = listed([f"{name} {percent(sum(each) / len(each))}" for name, each in accs.items()])
+    return View(f"**Mean accuracy over the levels: {means}.**", [_curves(rows, "heads", ".0%", ())])
+
+
+def _curves(swept: Sequence[SweepRow], axis: Axis, form: str, random: Sequence[SweepRow]) -> Part:
+    """A curve for each task, and with several tasks their mean; the mean of random orders with the range of theirs."""
+    rows, other, has_orders = list[dict[str, Any]](), OTHER[axis], len({row.point.by for row in swept}) > 1
     for row in swept:
         cells = row.cells()
         at = f", {100 * cells[other]:g}% of {NOUNS[other]}" * bool(cells[other])
+        at += f", {ORDERS.get(row.point.by, row.point.by)}" * has_orders
         rows.append(cells | {"curve": in_words(row.point.task) + at})
     columns = {"curve": Column("Task"), axis: Column(TITLES[axis], form),
                "acc": Column("Questions right", ".1%"), **interval(".1%"),
@@ -79,11 +93,77 @@ def _curves(swept: Sequence[SweepRow], axis: Axis, form: str) -> Part:
     chances, n_curves = {row["chance"] for row in rows}, len({row["curve"] for row in rows})
     look: dict[str, Any] = {"low": "low", "high": "high"} if n_curves == 1 else {}
     look |= {"rules": {"chance": chances.pop()}} if len(chances) == 1 else {}
-    draw = partial(kit.curves, x=axis, y="acc", by="curve", share=True, **look)
+    means = _mean_curve(swept, axis) if n_curves > 1 and not has_orders else {}
+    rows += [{"curve": MEAN, axis: level / 1000, "acc": acc} for level, acc in means.items()]
+    if random and means:
+        look |= {"low": "lowest", "high": "highest"}
+        rows += _random_curve(random, axis, means)
+    draw = partial(
+        kit.curves, x=axis, y="acc", by="curve", share=True, roles={"pruned": MEAN, "random": RANDOM}, **look
+    )
     return Part("Accuracy by level", rows, columns, draw)
 
 
-def _breaks(axis: Axis, points: Sequence[BreakPoint], form: str) -> Part:
+def _mean_curve(rows: Sequence[SweepRow], axis: Axis) -> dict[int, float]:
+    """The mean accuracy of several tasks at each level (permille) of one axis, the other one whole; none of tasks at
+    several shot counts."""
+    tasks, side = {row.point.task for row in rows}, list(OTHER).index(axis)
+    if len(tasks) < 2 or len({task.shots for task in tasks}) > 1:
+        return {}
+    return {at[side]: acc for at, acc in _mean_by_levels(rows).items() if not at[1 - side]}
+
+
+def _random_curve(random: Sequence[SweepRow], axis: Axis, means: Mapping[int, float]) -> list[dict[str, Any]]:
+    """The mean of random orders, each the mean of the tasks, and their range; at both ends all orders are one."""
+    by_seed = [
+        _mean_curve([row for row in random if row.point.seed == seed], axis)
+        for seed in {row.point.seed: None for row in random}
+    ]
+    accs = {level: [each[level] for each in by_seed if level in each] for level in {**means, **by_seed[0]}}
+    accs |= {end: [means[end]] for end in (0, 1000) if end in means}
+    return [
+        {"curve": RANDOM, axis: level / 1000, "acc": sum(each) / len(each), "lowest": min(each), "highest": max(each)}
+        for level, each in sorted(accs.items())
+        if each
+    ]
+
+
+def grid_parts(rows: Sequence[SweepRow]) -> list[Part]:
+    """The points that tasks lose on average at each pair of levels of heads and of FFNs, a map for each shot count."""
+    columns = {
+        "heads": Column(TITLES["heads"]),
+        "ffns": Column(TITLES["ffns"]),
+        "lost": Column("Points lost, mean of tasks", ".0f"),
+        "acc": Column("Questions right", ".1%"),
+    }
+    draw = partial(kit.matrix, x="heads", y="ffns", value="lost", signed=True)
+    found = []
+    for shots in sorted({row.point.task.shots for row in rows}):
+        means = _mean_by_levels([row for row in rows if row.point.task.shots == shots])
+        if (0, 0) not in means or any(len({at[side] for at in means}) < 2 for side in (0, 1)):
+            continue
+        lost = {at: 100 * (means[0, 0] - acc) for at, acc in means.items()}
+        furthest = max((at for at in lost if lost[at] < SMALL_LOSS), key=lambda at: (sum(at), at))
+        heads, ffns = (f"{level / 10:g}%" for level in furthest)
+        caption = f"Furthest that loses less than {SMALL_LOSS} points: {heads} of heads with {ffns} of FFNs."
+        cells = [
+            {"heads": f"{at[0] / 10:g}%", "ffns": f"{at[1] / 10:g}%", "lost": lost[at], "acc": means[at]}
+            for at in sorted(means)
+        ]
+        found.append(Part(f"Heads and FFNs, {shots_in_words(shots)}", cells, columns, draw, caption))
+    return found
+
+
+def _mean_by_levels(rows: Sequence[SweepRow]) -> dict[tuple[int, int], float]:
+    """The mean accuracy of the tasks at each pair of levels of heads and FFNs (permille) at which all are measured."""
+    n_tasks, accs = len({row.point.task for row in rows}), dict[tuple[int, int], list[float]]()
+    for row in rows:
+        accs.setdefault((row.point.heads_permille, row.point.ffns_permille), []).append(row.acc)
+    return {at: sum(each) / len(each) for at, each in accs.items() if len(each) == n_tasks}
+
+
+def break_part(axis: Axis, points: Sequence[BreakPoint], form: str = ".0%") -> Part:
+    """How much of an axis each task can lose, read from its curve."""
     rows = list[dict[str, Any]]()
     for each in points:
         cliff = "" if each.reading else describe_cliff(each.cliff_from, each.cliff_to, each.cliff_points)

@@ -6,5 +6,5 @@ A package of one screen is named as the screen's file is; a screen of sections a
 `controls`: controls that several screens have
 `downloads`: the footer of every screen
 `sections`: measurements on a screen, each declared by a request
-`study_report`: a study as a folder of figures with one report; it uses tables and charts of three screens
+`study_report`: a study as a folder of figures with one report
 """

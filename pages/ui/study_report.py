@@ -4,27 +4,36 @@ import base64
 import html
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from engine.errors import HeadroomError
+from engine.importance.rankings_of import Axis
 from engine.statistics import Statement
 from engine.studies.statements import break_points, statements
 from engine.studies.study import PaperStudy
-from engine.studies.surveys import in_words, shots_in_words, together
+from engine.studies.surveys import in_words, mean_correlation, shots_in_words, together, written_row
 from engine.studies.sweeps import SweepRow, Swept
+from engine.views import kit
 from engine.views.colors import NO, QUIET, YES, light_theme
+from engine.views.correlation import correlation_view
+from engine.views.importance import mean_scores_part
 from engine.views.pictures import Picture, rasterised, to_svg
-from pages.ui.correlations.charts import MEASURES, matrix
-from pages.ui.correlations.tables import between_tasks, cells, labelled, names_in_order, takeaway
-from pages.ui.figures import study_charts, study_tables
-from pages.ui.figures.transfer import transfer_in_words, transfer_map, transfer_rows
-from pages.ui.importance.charts import aggregate_map, ffn_map
-from pages.ui.importance.tables import aggregate_rows, ffn_mean, ffn_rows, ffns_in_words, heads_in_words
-from pages.ui.page.defaults import NOUNS
-from pages.ui.page.tables import number, typeset
+from engine.views.sweep import break_part, describe_power, grid_parts, orders_view, statements_view, sweep_view
+from engine.views.view import Column, Part, plain_text
+from engine.views.words import NOUNS
+from pages.ui.figures.transfer import transfer_in_words, transfer_rows
+from pages.ui.page.tables import typeset
 
+TRANSFER = {
+    "task": Column("Judged on"),
+    "source": Column("Pruned by the order of"),
+    "lost": Column("Points lost against its own order", ".0f"),
+    "acc": Column("Questions right", ".1%"),
+}
+Figure = tuple[str, str, Part]  # its title, its finding, and what is drawn
 STYLE = """
 body { font: 16px/1.5 sans-serif; color: var(--text); max-width: 1000px; margin: 2rem auto; padding: 0 1rem; }
 figure { margin: 2rem 0; } img { width: 100%; } figcaption { color: var(--quiet); }
@@ -49,7 +58,7 @@ def write_report(study: PaperStudy, folder: str | Path) -> None:
             (Path(folder) / "figures" / f"{name}.png").write_bytes(rasterised(drawing))
             # an image, not inline: drawings on one page would share the names of their clip paths
             source = f"data:image/svg+xml;base64,{base64.b64encode(drawing).decode()}"
-            words = html.escape(caption.replace("**", ""))
+            words = html.escape(caption)
             parts.append(f'<figure><img src="{source}" alt="{words}"><figcaption>{words}</figcaption></figure>')
         (Path(folder) / "report.html").write_bytes(page(study, parts).encode())
     except OSError as error:
@@ -59,54 +68,61 @@ def write_report(study: PaperStudy, folder: str | Path) -> None:
 
 def figures(study: PaperStudy) -> Iterator[tuple[str, str, Picture]]:
     """Yields (title, caption, picture) of every figure that has something to show."""
-    yield from _importance(study)
-    yield from _correlations(study)
-    yield from _sweeps({name: swept.rows for name, swept in study.curves.items()})
+    for title, finding, part in (*_importance(study), *_correlations(study), *_sweeps(study), *_transfer(study)):
+        if picture := part.picture():
+            yield title, plain_text(finding), picture
 
 
-def _importance(study: PaperStudy) -> Iterator[tuple[str, str, Picture]]:
-    if scores := study.heads.scores:
-        rows = aggregate_rows(scores, together(study.setting, scores))
-        words = heads_in_words(rows, len(scores))
-        yield "Head importance", words, aggregate_map(rows, "Importance", len(scores))
-    if study.ffns.scores:
-        rows, mean = ffn_rows(study.ffns.scores), ffn_mean(study.setting, study.ffns.scores)
-        yield "FFN importance", ffns_in_words(rows), ffn_map(rows, mean)
+def _importance(study: PaperStudy) -> Iterator[Figure]:
+    for title, survey in (("Head importance", study.heads), ("FFN importance", study.ffns)):
+        if survey.scores:
+            part = mean_scores_part(together(study.setting, survey.scores))
+            yield title, part.caption, part
 
 
-def _correlations(study: PaperStudy) -> Iterator[tuple[str, str, Picture]]:
-    pairs = labelled(study.correlations)
-    pairs = between_tasks(pairs) if len(pairs) else pairs
-    for shots in study.shots if len(pairs) else ():
-        of_tasks = pairs[pairs["kind"].eq("tasks") & pairs["shots_a"].eq(shots)]
-        if of_tasks.empty:
-            continue
-        n_heads, names = next(iter(study.heads.scores.values())).scores.size, names_in_order(of_tasks, "similarity")
-        drawn = matrix(cells(of_tasks, "srcc", names), names, (), MEASURES["srcc"])
-        words = takeaway(of_tasks, "srcc", n_heads)
-        yield f"Correlations of head importance, {shots_in_words(shots)}", words, drawn
+def _correlations(study: PaperStudy) -> Iterator[Figure]:
+    for shots in study.shots if study.heads.scores else ():
+        rows = [row for row in study.correlations if row["kind"] == "tasks" and row["a"].shots == shots]
+        mean = mean_scores_part(together(study.setting, study.heads.scores))
+        means = {str(shots): mean_correlation(rows, shots)}
+        view = correlation_view([written_row(row) for row in rows], means, mean, {})
+        for part in view.parts[1:-1]:
+            yield f"Correlations of head importance, {shots_in_words(shots)}", view.finding, part
 
 
-def _sweeps(rows: Mapping[str, Sequence[SweepRow]]) -> Iterator[tuple[str, str, Picture]]:
-    own = rows.get("heads", ())
+def _sweeps(study: PaperStudy) -> Iterator[Figure]:
+    curves = {name: swept.rows for name, swept in study.curves.items()}
     for axis, noun in NOUNS.items():
-        frame = study_tables.curves(rows.get(axis, ()), rows.get("random", ()) if axis == "heads" else (), axis)
-        for shots, mine in study_tables.by_shots(frame):
-            words = study_tables.curves_in_words(mine, noun)
-            yield f"Pruned {noun}, {shots_in_words(shots)}", words, study_charts.curves(mine, axis)
-    for shots, mine in study_tables.by_shots(study_tables.grid(rows.get("combined", ()))):
-        drawn = study_charts.grid_map(study_tables.spread(mine), study_tables.border(mine))
-        yield f"Heads and FFNs, {shots_in_words(shots)}", study_tables.grid_in_words(mine), drawn
-    frame = transfer_rows(rows.get("transfer", ()), own)
-    if len(frame):
-        level = rows["transfer"][0].point.heads_permille / 1000
-        yield "Transfer", transfer_in_words(frame, level), transfer_map(frame)
+        random = _by_shots(curves.get("random", ())) if axis == "heads" else {}
+        for shots, rows in _by_shots(curves.get(axis, ())).items():
+            view = sweep_view(Swept(tuple(rows)), {axis: break_points(rows, axis)}, random.get(shots, ()))
+            yield f"Pruned {noun}, {shots_in_words(shots)}", view.finding, view.parts[0]
+    for part in grid_parts(curves.get("combined", ())):
+        yield part.title, part.caption, part
+    own = curves.get("heads", ())
     for title, name in (("Unseen tasks", "others"), ("Rescored after each step", "rescored")):
-        if measured := rows.get(name, ()):
-            judged = {row.point.task for row in measured}
-            frame = study_tables.lines([*(row for row in own if row.point.task in judged), *measured])
-            for shots, mine in study_tables.by_shots(frame):
-                yield f"{title}, {shots_in_words(shots)}", study_tables.lines_in_words(mine), study_charts.lines(mine)
+        judged = {row.point.task for row in curves.get(name, ())}
+        for shots, rows in _by_shots(
+            [*(row for row in own if row.point.task in judged), *curves.get(name, ())]
+        ).items():
+            view = orders_view(rows)
+            yield f"{title}, {shots_in_words(shots)}", view.finding, view.parts[0]
+
+
+def _transfer(study: PaperStudy) -> Iterator[Figure]:
+    own, rows = (study.curves.get(name, Swept()).rows for name in ("heads", "transfer"))
+    frame = transfer_rows(rows, own)
+    if len(frame):
+        draw = partial(kit.matrix, x="source", y="task", value="lost", signed=True)
+        records: Any = frame.to_dict("records")
+        part = Part("Transfer", records, TRANSFER, draw)
+        yield part.title, transfer_in_words(frame, rows[0].point.heads_permille / 1000), part
+
+
+def _by_shots(rows: Sequence[SweepRow]) -> dict[int, list[SweepRow]]:
+    """Returns the rows of each shot count, the lowest first."""
+    counts = sorted({row.point.task.shots for row in rows})
+    return {shots: [row for row in rows if row.point.task.shots == shots] for shots in counts}
 
 
 def page(study: PaperStudy, drawn: list[str]) -> str:
@@ -115,9 +131,10 @@ def page(study: PaperStudy, drawn: list[str]) -> str:
     colours = {"text": theme["textColor"], "line": theme["borderColor"], "box": theme["secondaryBackgroundColor"]}
     colours |= {"quiet": QUIET, "yes": YES, "no": NO}
     root = " ".join(f"--{name}: {colour};" for name, colour in colours.items())
-    found = "".join(map(_statement, statements(study)))
+    judged_here = statements(study)
+    found, finding = "".join(map(_statement, judged_here)), statements_view(judged_here, {}).finding
     tasks = ", ".join(dict.fromkeys(task.name for task in study.tasks))
-    breaks = [_break_points(study, axis, noun) for axis, noun in (("heads", "Heads"), ("ffns", "FFNs"))]
+    breaks = [_break_points(study, axis) for axis in NOUNS]
     within = f"{Path(setting.data_dir).expanduser()}{os.sep}" if setting.data_dir else ""
     reasons = [f"{in_words(task)}: {reason.replace(within, '')}" for task, reason in study.failed.items()]
     failed = "".join(f"<li>{html.escape(reason)}</li>" for reason in reasons)
@@ -130,17 +147,16 @@ def page(study: PaperStudy, drawn: list[str]) -> str:
 <p>Precision {receipt["precision"]}. Accuracy on {judged} validation questions of each task in a stratified order;
 rankings from {ranked} training questions. Tasks: {html.escape(tasks)}.</p>
 <h2>The paper's statements, and this model</h2>
+<p><strong>{html.escape(plain_text(finding))}</strong></p>
 <p>Bansal et al. 2022 (arXiv 2212.09095), on OPT-66B. Points are those of the mean over tasks.</p>
 <table><tr><th>Statement</th><th>Here</th><th></th></tr>{found}</table>
 {f"<h2>Not measured</h2><ul>{failed}</ul>" if failed else ""}
 <h2>Figures</h2>
 {"".join(drawn)}
 <h2>Break points</h2>
-<p>first_detectable_loss: the smallest level that is significantly below the full model (exact McNemar on the same
-questions, 5% for all levels together by Holm); no_loss_up_to: the measured level before it; cliff_from, cliff_to and
-cliff_points: the neighboring levels between which accuracy falls most, and by how much; detects_points: the loss at one
-level that these questions detect 80% of the time. At chance: the full model's 95% interval contains the accuracy of
-guessing.</p>
+<p>At chance: the full model's 95% interval contains the accuracy of guessing. First loss: the smallest level that is
+significantly below the full model (exact McNemar on the same questions, 5% for all levels together by Holm). No loss up
+to: the measured level before it. Cliff: the neighboring levels between which accuracy falls most.</p>
 {"".join(breaks)}
 <h2>Receipt</h2>
 <pre>{html.escape(json.dumps(receipt, indent=2, default=str))}</pre>
@@ -162,7 +178,15 @@ def _statement(each: Statement) -> str:
     return f'<tr>{words}<td class="{each.verdict.replace(" ", "-")}">{MARKS[each.verdict]}</td></tr>'
 
 
-def _break_points(study: PaperStudy, axis: str, noun: str) -> str:
-    frame = study_tables.break_table(break_points(study.curves.get(axis, Swept()).rows, axis))
-    drawn = frame.to_html(index=False, float_format=partial(number, digits=3), na_rep="–", border=0)
-    return f"<h3>{noun}</h3>{drawn}"
+def _break_points(study: PaperStudy, axis: Axis) -> str:
+    points = break_points(study.curves.get(axis, Swept()).rows, axis)
+    part = break_part(axis, points)
+    powers = dict.fromkeys(describe_power(each.n, each.looks) for each in points if each.looks)
+    return f"<h3>{part.title}</h3>{_table(part)}<p>{' '.join(powers)}</p>"
+
+
+def _table(part: Part) -> str:
+    head = "".join(f"<th>{html.escape(column.title)}</th>" for column in part.shown.values())
+    rows = [[column.text(row.get(name)) for name, column in part.shown.items()] for row in part.rows]
+    cells = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{cells}</table>"

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import vl_convert
 
-import headroom
 from engine.heads.patching import PatchMap
 from engine.importance.importance import Scores
 from engine.models.loading import LoadSpec
@@ -200,17 +199,6 @@ class headroom_session:
 
     def __exit__(self, *error):
         self.store.close()
-
-
-def test_the_finding_is_the_same_on_the_command_line_and_in_a_notebook(tmp_path, capsys):
-    from engine.__main__ import main
-
-    words = ["importance", "--task", "demo_copy", "--limit", "4", "--out", str(tmp_path / "scores.csv")]
-    assert main([*words, "--cache", str(tmp_path)]) == 0
-    printed = capsys.readouterr().out
-    result = headroom.ScoreImportance(task="demo_copy", limit=4, cache=str(tmp_path)).run()
-    assert printed.startswith(plain_text(result.view.finding)) and result.taken == "from the store"
-    assert plain_text(result.view.finding) in result._repr_html_()
 
 
 def test_the_difference_of_the_two_answers_is_said_and_each_place_has_a_row():

@@ -9,10 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from engine.views import colors
+from engine.views import colors, kit
 from engine.views.colors import PLACES, palette
+from engine.views.view import Part
 from pages.ui.continuation import charts as continuation
-from pages.ui.figures import charts, head_sets, study_charts
+from pages.ui.figures import charts, head_sets
 from pages.ui.in_context import charts as in_context
 from pages.ui.induction import charts as induction
 from pages.ui.prune import charts as prune
@@ -107,22 +108,20 @@ def test_the_number_of_an_ffn_is_readable_beside_its_bar_and_not_on_it(name):
 
 
 NONE = pd.DataFrame(columns=["level", "acc", "low", "high", "n", "pruned"])
-LINES = pd.DataFrame({"place": ["mean", "random", "task 1"], "line": [*"abc"], "level": 0.5})
-LINES = LINES.assign(acc=0.5, low=0.4, high=0.6, n_levels=11)
+CURVES = Part("Curves", [{"curve": name, "level": 0.5, "acc": 0.5} for name in ("piqa", "mean", "random")])
 BARS = pd.DataFrame({"token": ["a"], "p": [1.0], "rank": [1], "place": [0], "model": [continuation.FULL]})
 INDEXED = pd.DataFrame(
     {"series": [in_context.FULL], "mean": 3.0, "low": 2.0, "high": 4.0, "n": 3, "first": 1, "last": 9}
 )
 RETAINED = pd.DataFrame({"kind": ["chosen", "random"], "line": "a", "level": 0.5, "left": 0.5})
 SETS = pd.DataFrame({"size": [0, 1], "kind": [head_sets.RANDOM, head_sets.STRONGEST]})
-RANKINGS = pd.DataFrame({"ranking": ["own ranking", "random rankings (mean)"]})
 DRAWN = {
     "Prune": (prune.accuracy_curve(NONE, NONE, 0.9, 0.25, "Heads"), {
         "measured": "pruned", "full model": "full", "chance": "chance", "estimate": "estimate", "now": "now"}),
     "Continue": (continuation.next_bars(BARS, continuation.FULL), {"full model": "full", "pruned model": "pruned"}),
     "In context": (in_context.loss_curve(INDEXED), {in_context.FULL: "full", in_context.PRUNED: "pruned"}),
-    "Study": (study_charts.curves(LINES, "heads"), {"mean": "pruned", "random": "random"}),
-    "Study, lines": (study_charts.lines(RANKINGS), {"own ranking": "pruned", "random rankings (mean)": "random"}),
+    "Study": (kit.curves(CURVES, "level", "acc", "curve", roles={"pruned": "mean", "random": "random"}), {
+        "mean": "pruned", "random": "random"}),
     "Induction": (induction.retained_chart(RETAINED, "copying"), {"chosen": "pruned", "random": "random"}),
     "Sets": (head_sets.chart(SETS, "Right", "%"), {head_sets.STRONGEST: "pruned", head_sets.RANDOM: "random"}),
 }  # fmt: skip

@@ -295,8 +295,7 @@ def test_every_chart_becomes_a_file():
     rng = np.random.default_rng(2)
     found = scores(rng.random((2, 4)))
     ffns = scores(rng.normal(size=2) / 9, rng.normal(size=2) / 9, what="ffns")
-    made = [drawn.score_maps(tables.head_rows(found), "Gradient"), drawn.ffn_map(tables.ffn_rows(ffns), ffn_mean(ffns)),
-            drawn.aggregate_map(tables.aggregate_rows(found, mean_of(found, "ranks")), "Mean", 1)]  # fmt: skip
+    made = [drawn.score_maps(tables.head_rows(found), "Gradient"), drawn.ffn_map(tables.ffn_rows(ffns), ffn_mean(ffns))]
     for chart in made:
         assert pictures.to_svg(chart, "title").startswith(b"<svg")
 

@@ -179,7 +179,7 @@ def draw_costs(at: DeltaGenerator, of: Transfer, rows: pd.DataFrame, pair: Seque
     at.caption(
         f"{whole_percent(level)} pruned; negative: gained. Gray: under {SMALL_LOSS} points. *: 95% intervals apart."
     )
-    words, drawn = transfer_in_words(rows, level), transfer_map(rows, True, [names.get(label, "") for label in pair])
+    words, drawn = transfer_in_words(rows, level), transfer_map(rows, [names.get(label, "") for label in pair])
     sheet.draw(COSTS, drawn, COSTS_MAP, words, at, on_select=clicked, selection_mode="order")
     sheet.tables[COSTS] = rows
     return words

@@ -6,8 +6,6 @@
 `sheet`: what a screen shows and hands to its downloads
 `token_text`: a component that sets a text, each token tinted, with a readout next to it
 `text_picture`: a text with its tints as a picture, for files
-`study_charts`: curves, lines, and the grid of a study, one shot count each
-`study_tables`: the same as rows and sentences
 `head_sets`: sets of heads ablated together, as a chart and a sentence
 `transfer`: what pruning by another task's order costs, as rows, a map, and a sentence
 `published`: published accuracies of the full model, next to those measured here

@@ -138,16 +138,6 @@ def _numbers(base: alt.Chart, **mark: Any) -> list[alt.Chart]:
     return [each.encode(opacity=shade) for each in charts.on_cells(base, 10, "tint", "number:N", **mark)]
 
 
-def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int) -> charts.Picture:
-    """Returns layers x heads of `aggregate_rows`."""
-    n_layers, largest = int(rows["layer"].max()) + 1, float(rows["score"].abs().max()) or 1.0
-    colour = _colour("score", title, bool((rows["score"] < 0).any()), largest, charts.ROUGHLY)
-    tips = f"score:Q|{title}|{charts.MAGNITUDE}", RANK, f"kept:Q|In the top 30% (of {n_cells})"
-    cells = charts.head_grid(*tips).mark_rect(**charts.CELL).encode(color=colour)
-    height = charts.row_height(n_layers) * n_layers + LEGEND_PX + charts.AXIS_PX
-    return charts.picture(charts.template(height, cells), heads=rows)
-
-
 def ffn_map(rows: pd.DataFrame, mean: pd.DataFrame, width: float = 1) -> charts.Picture:
     """Returns tasks x layers of `ffn_rows`, in accuracy points lost, with their `ffn_mean` below, and the number in
     each cell, or in small ones a minus sign if removal clearly helps; unclear cells are gray. Colors are the same on
