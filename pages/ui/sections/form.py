@@ -86,7 +86,9 @@ def draw_form(of: type[Request], setup: Setup, target: Target | None) -> Request
 
 def _wrong_mask(given: Mapping[str, Any], target: Target | None) -> tuple[str, str]:
     """The first field whose mask does not fit the model, and why; ("", ""): none."""
-    for name in MASKS if target is not None and not given.get("other_model") else ():
+    if target is None or given.get("other_model"):
+        return "", ""
+    for name in MASKS:
         try:
             parse_edits(given.get(name) or "", target.shape)
         except UsageError as error:
