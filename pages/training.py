@@ -1,6 +1,7 @@
 """The Training screen: two small models while they are trained, snapshot by snapshot, on one axis of tokens."""
 
 import time
+from collections.abc import Sequence
 from functools import partial
 
 import streamlit as st
@@ -19,19 +20,26 @@ from pages.ui.page.tables import plain
 from pages.ui.page.work import live, under_way
 from pages.ui.training.charts import draw_parts
 from pages.ui.training.choosing import FOLDER, RunChoice, choose, draw_folder, draw_followed, offer_text, run_folder
-from pages.ui.training.live import draw_progress, draw_recipes, draw_train, is_trained_elsewhere, live_runs, slots
+from pages.ui.training.live import begun_last, draw_progress, draw_recipes, draw_train, is_trained_elsewhere, slots
 from pages.ui.training.passage import passage
-from pages.ui.training.runs import sources
+from pages.ui.training.runs import RunSource, sources
 from pages.ui.training.slider import draw_field, moment, slider
 
 
-def draw_runs(choice: RunChoice, sheet: Sheet) -> None:
+def available() -> dict[str, RunSource]:
+    """Returns the runs by name."""
+    return sources(folder, [begun_last()[folder].source] if folder in begun_last() else [])
+
+
+def draw_runs(names: Sequence[str], sheet: Sheet) -> None:
     """Draws the progress of a live run, the finding, and the slider with its charts."""
     if not presenting():
         draw_progress(folder)
-    choice = RunChoice(choice.sources)  # read again: a live run has grown
-    if not choice.runs:
-        st.info("This run has no measurements yet: measure it with the command below, or choose another.")
+    found = available()  # once more: a live run has grown
+    choice = RunChoice([found[name] for name in names if name in found])
+    if not choice.is_measured:
+        if not under_way(slots(folder), trainings()):
+            st.info("A run has no measurements yet: measure it with `headroom trajectory`, or choose another.")
         return
     view = trajectory_view(*choice.runs)
     sheet.says = [view.finding]
@@ -69,22 +77,23 @@ draw_field()
 since_s, sheet = time.monotonic(), Sheet()
 with errors_shown():
     folder = run_folder()
-    found = sources(folder, [each.source for each in live_runs(folder)])
+    found = available()
 run_at, control_at, train_at = st.columns([3, 3, 4], vertical_alignment="bottom")
 choice = choose(found, run_at, control_at)
 if not presenting():
     with train_at:
         draw_train(folder)
-draw = partial(draw_runs, choice, sheet)
+draw = partial(draw_runs, [each.name for each in choice.sources], sheet)
 if (grows := is_trained_elsewhere(choice.sources)) or under_way(slots(folder), trainings()):
     live(slots(folder), draw, since_s, by=trainings(), always=grows)
 else:
     draw()
-if not presenting():
+if choice.is_measured and not presenting():
     folded("In-context gain, on text", "training_gain", partial(draw_gain, choice, sheet), in_address=True)
-    read = partial(passage, choice, moment(choice.runs), sheet)
+    inside = partial(passage, choice, moment(choice.runs), sheet)
     holds = ("training_text", "training_reader")
-    folded("A passage over training", "training_passage", read, in_address=True, holds=holds)
+    folded("A passage over training", "training_passage", inside, in_address=True, holds=holds)
+if not presenting():
     folded("Your own runs", "training_own", draw_own, in_address=True, holds=(FOLDER,))
 first, control = choice.sources[0].series, choice.sources[1].series if len(choice.sources) > 1 else None
 request = MeasureTrajectory(series=first, control=control)

@@ -21,7 +21,7 @@ from engine.errors import HeadroomError
 END = "<|endoftext|>"  # id 0: in front of every file and of every row
 HELD_OUT_TENTH = 26  # of 256: files whose digest begins below this are held out
 HELD_OUT_TEXTS, HELD_OUT_TOKENS, OF_ONE_FILE = 1000, 512, 4
-TOKENIZER_CHARACTERS = 8_000_000  # that the vocabulary is made from
+TOKENIZER_CHARACTERS, FEW_CHARACTERS = 8_000_000, 500_000  # that the vocabulary is made from; of a run without text
 HELD_OUT_CHARACTERS = 5_000_000  # that are looked at of one held-out file
 PIECE_CHARACTERS = 1_000_000  # of a file that are encoded at once: a longer one would take gigabytes
 MOST_BYTES, BEGINNING_BYTES = 500_000_000, 8192  # that are read of one file; by which it is known as text
@@ -55,7 +55,7 @@ def text_for(n_tokens: int, n_vocab: int, path: Path | None = None) -> TrainingT
         where = f"in {path}" if path else "on this computer"
         why = f"{path} does not exist" if path and not path.exists() else f"no training text found {where}"
         raise HeadroomError(f"{why}; give a folder with text files, or one long file")
-    tokenizer = byte_bpe(_sample(trained), n_vocab)
+    tokenizer = byte_bpe(_sample(trained, TOKENIZER_CHARACTERS if n_tokens else FEW_CHARACTERS), n_vocab)
     held_out = _stretches(tokenizer, held)
     tokens = _tokens(tokenizer, trained, n_tokens + 1)
     if len(tokens) < n_tokens + 1:
@@ -148,13 +148,13 @@ def _halves(file: Path) -> tuple[list[_File], list[_File]]:
     return ([_File(file, b"", 0, cut)], [_File(file, b"", cut)]) if length else ([], [])
 
 
-def _sample(files: Iterable[_File]) -> list[str]:
-    """The first of the text, which the vocabulary is made from."""
+def _sample(files: Iterable[_File], most: int) -> list[str]:
+    """The first characters of the text, at most so many, which the vocabulary is made from."""
     sample, length = [], 0
     for file in files:
-        sample.append(file.read()[: TOKENIZER_CHARACTERS - length])
+        sample.append(file.read()[: most - length])
         length += len(sample[-1])
-        if length >= TOKENIZER_CHARACTERS:
+        if length >= most:
             break
     return sample
 

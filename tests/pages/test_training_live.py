@@ -2,7 +2,6 @@
 are those of any other run."""
 
 import random
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -62,26 +61,17 @@ def test_a_stopped_run_is_offered_a_click_trains_it_on_and_the_result_opens_ever
     assert open_run(run.folder).steps()[-1] == run.recipe.n_steps
 
 
-@pytest.fixture
-def put(monkeypatch, tmp_path):
-    """Collects what is to be trained, and chosen."""
-    put, begun = [], {}
-    jobs = SimpleNamespace(put=lambda slot, job, again: put.append((slot, job.priority)), snapshot=lambda slot: None,
-                           cancel=lambda slot: None)  # fmt: skip
+def test_a_click_trains_a_recipe_and_chooses_it_next_to_its_control(tmp_path, monkeypatch):
+    put, begun, chosen = [], {}, []
+    jobs = SimpleNamespace(put=lambda slot, job, again: put.append(slot), cancel=lambda slot: put.append(f"not {slot}"))
     monkeypatch.setattr(live, "trainings", lambda: jobs)
     monkeypatch.setattr(live, "begun_last", lambda: begun)
-    monkeypatch.setattr(live, "choose_runs", lambda *names: put.append(names))
-    return put
-
-
-def test_a_click_begins_a_recipe_and_its_control_after_it_and_chooses_both(tmp_path, put):
+    monkeypatch.setattr(live, "choose_runs", lambda *names: chosen.append(names))
     for name in (live.FIRST[0], *live.OTHERS):
         live.begin(tmp_path, name)
-    trained = [each for each in put if str(each[0]).startswith("training ")]
-    names = [("two-layers", 0), ("one-layer", 1), ("smeared", 0), ("plain", 1), ("half", 0)]
-    assert trained == [(f"training {tmp_path / name}", priority) for name, priority in names]
-    own = [("two-layers (own)", "one-layer (own)"), ("smeared (own)", "plain (own)"), ("half", live.NO_RUN)]
-    assert [each for each in put if each not in trained] == own
+    slots = [f"training {tmp_path / name}" for name in ("two-layers", "smeared", "half")]
+    assert put == [slots[0], f"not {slots[0]}", slots[1], f"not {slots[1]}", slots[2]]
+    assert chosen == [("two-layers (own)", "one-layer"), ("smeared (own)", "plain"), ("half", live.NO_RUN)]
 
 
 def test_a_run_is_drawn_from_the_untrained_model_on_before_its_folder_is_there(tmp_path, monkeypatch):
@@ -96,29 +86,21 @@ def test_a_run_is_drawn_from_the_untrained_model_on_before_its_folder_is_there(t
 
 def test_what_is_wrong_is_one_line(opened, tmp_path):
     folder = tmp_path / "runs"
-    live.begun_last()[folder] = [live.LiveRun(folder / "own", TINY, tmp_path / "gone")]
-    live.restart(folder)
-    live.trainings().join(f"training {folder / 'own'}", HANG_S)
+    live.begun_last()[folder] = run = live.LiveRun(folder / "own", TINY, tmp_path / "gone")
+    live.restart(run)
+    live.trainings().join(run.slot, HANG_S)
     at = opened()
     assert "does not exist" in at.error[0].value and button(at, "Retry")
 
 
-def test_the_forecast_is_one_for_button_and_progress_and_falls_with_what_is_done(monkeypatch, tmp_path):
-    pair = [live.LiveRun(tmp_path / name, RECIPES[name].recipe) for name in live.FIRST]
-    jobs = dict.fromkeys(each.slot for each in pair)
-    monkeypatch.setattr(live, "trainings", lambda: SimpleNamespace(snapshot=jobs.get))
+def test_the_forecast_is_one_for_button_and_progress_and_falls_with_what_is_done(monkeypatch):
     monkeypatch.setattr(live, "measured_pace", dict)
-    whole_s = live.left_s(pair)
-    assert whole_s == pytest.approx(2 * live.BEGIN_S + live.SECONDS_PER_MILLION * 1.2 * (1 + 2 / 3))
-    jobs[pair[0].slot] = SimpleNamespace(done=600_000, total=1_200_000, finished=False)
-    half_s = live.left_s(pair)
-    assert whole_s - half_s == pytest.approx(live.BEGIN_S + live.SECONDS_PER_MILLION * 0.6)
-    jobs[pair[0].slot] = SimpleNamespace(done=1_200_000, total=1_200_000, finished=True)
-    assert live.left_s(pair) == pytest.approx(live.BEGIN_S + live.SECONDS_PER_MILLION * 0.8)
-
-
-def test_canceling_stops_the_control_that_waits_first(monkeypatch):
-    stopped = []
-    monkeypatch.setattr(live, "trainings", lambda: SimpleNamespace(cancel=stopped.append))
-    live._cancel([live.LiveRun(Path(name), TINY) for name in ("run", "control")])
-    assert stopped == ["training control", "training run"], "the control would begin in between"
+    one, two = (RECIPES[name].recipe for name in ("one-layer", "two-layers"))
+    trains_s = live.SECONDS_PER_MILLION * two.tokens / 1e6
+    assert live.takes_s(two) == pytest.approx(live.BEGIN_S + trains_s)
+    assert live.takes_s(two, SimpleNamespace(done=0, total=two.tokens)) == live.takes_s(two)
+    half = SimpleNamespace(done=two.tokens // 2, total=two.tokens)
+    assert live.takes_s(two, half) == pytest.approx(trains_s / 2)
+    assert live.takes_s(one) == pytest.approx(live.BEGIN_S + trains_s * 2 / 3), "a layer takes as long as the rest"
+    monkeypatch.setattr(live, "measured_pace", lambda: {live.PACE: 100.0})
+    assert live.takes_s(two) == pytest.approx(live.BEGIN_S + 100 * two.tokens / 1e6)

@@ -38,6 +38,11 @@ class RunChoice:
         return [found for each in self.sources if (found := trajectory_of(each)) is not None]
 
     @property
+    def is_measured(self) -> bool:
+        """Returns whether all of them have."""
+        return len(self.runs) == len(self.sources) > 0
+
+    @property
     def names(self) -> list[str]:
         """Returns their short names."""
         return names_of(self.runs)

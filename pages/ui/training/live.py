@@ -1,4 +1,4 @@
-"""Train models now: a button that trains a run and its control, which are then the chosen ones, and their progress.
+"""Train a model now: a button that trains a run, which is then the chosen one next to its control, and its progress.
 
 Training continues while other pages are open and stops with the app; Resume continues from there.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 
 from engine.progress import in_time
-from engine.slots import Job
+from engine.slots import Job, Snapshot
 from engine.training.folders import runs_in
 from engine.training.live import free_name, trained
 from engine.training.locking import trainer
@@ -26,11 +26,11 @@ from pages.ui.training.runs import FIRST, RECORD, RunSource, own_name
 N_LEFT = 3  # unfinished runs that are offered
 STOP_HELP = "Stops at once. Finished work is kept; Resume continues from there."
 RESUME_HELP = "Continues from where it stopped. The weights end up the same as without the stop."
-TRAIN_HELP = "Trains the model with two layers, then its control with one, next to the app: it leaves one core to it."
+TRAIN_HELP = "Trains the model with two layers next to the app, and leaves one core to it."
 OTHERS = ("smeared", "half")  # recipes that read text
 BEGIN_S = 10.0  # from the click to the first step
 SECONDS_PER_MILLION = 30.0  # tokens of two layers, with all measurements
-PACE = "seconds per million tokens"
+PACE, SURE = "seconds per million tokens", (0.05, 0.9)  # shares between which what is left tells the pace
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class LiveRun:
 
 
 @st.cache_resource(show_spinner=False)
-def begun_last() -> dict[Path, list[LiveRun]]:
-    """Returns by folder the runs begun last, for all tabs, so that a reloaded page finds them."""
+def begun_last() -> dict[Path, LiveRun]:
+    """Returns by folder the run begun last, for all tabs, so that a reloaded page finds it."""
     return {}
 
 
@@ -66,14 +66,9 @@ def measured_pace() -> dict[str, float]:
     return {}
 
 
-def live_runs(folder: Path) -> list[LiveRun]:
-    """Returns the runs begun last in this folder."""
-    return begun_last().get(folder, [])
-
-
 def slots(folder: Path) -> list[str]:
-    """Returns their slots among the trainings."""
-    return [each.slot for each in live_runs(folder)]
+    """Returns the slot of the run begun last among the trainings, if there is one."""
+    return [begun_last()[folder].slot] if folder in begun_last() else []
 
 
 def is_trained_elsewhere(sources: Sequence[RunSource]) -> bool:
@@ -82,48 +77,44 @@ def is_trained_elsewhere(sources: Sequence[RunSource]) -> bool:
 
 
 def draw_train(folder: Path) -> None:
-    """Draws the button that trains the first pair of runs."""
-    whole_s = left_s([LiveRun(folder, RECIPES[name].recipe) for name in FIRST])
-    label = "Train them now" if under_way(slots(folder), trainings()) else f"Train them now, about {in_time(whole_s)}"
-    _offer(folder, FIRST[0], label, type="primary", width="stretch", help=TRAIN_HELP)
+    """Draws the button that trains the first run."""
+    forecast = "" if under_way(slots(folder), trainings()) else f", about {in_time(takes_s(RECIPES[FIRST[0]].recipe))}"
+    _offer(folder, FIRST[0], f"Train one now{forecast}", type="primary", width="stretch", help=TRAIN_HELP)
 
 
 def draw_recipes(folder: Path) -> None:
     """Draws the buttons that train other models, and that resume those that were stopped."""
     for name in OTHERS:
         known = RECIPES[name]
-        runs = [LiveRun(folder, RECIPES[each].recipe) for each in (name, known.control) if each]
-        _offer(folder, name, f"Train: {known.title}, about {in_time(left_s(runs))}", help=known.words)
+        _offer(folder, name, f"Train: {known.title}, about {in_time(takes_s(known.recipe))}", help=known.words)
     for run in [run for run in runs_in(folder) if not run.is_done][:N_LEFT]:
         path = run.about.get("path")
         live = LiveRun(run.folder, run.recipe, Path(path) if path else None)
-        click = {"on_click": _train, "args": (folder, [live]), "help": RESUME_HELP}
+        click = {"on_click": _train, "args": (folder, live), "help": RESUME_HELP}
         st.button(f"Resume {plain(run.name)}", key=f"resume {run.folder}", icon=":material/play_arrow:", **click)
 
 
 def begin(folder: Path, name: str) -> None:
-    """Starts training a run of the recipe of this name, and its control after it."""
-    names = [each for each in (name, RECIPES[name].control) if each]
-    recipes = {each: RECIPES[each].recipe for each in names}
-    _train(folder, [LiveRun(free_name(folder, each, recipe), recipe) for each, recipe in recipes.items()])
+    """Starts training a run of the recipe of this name."""
+    recipe = RECIPES[name].recipe
+    _train(folder, LiveRun(free_name(folder, name, recipe), recipe))
 
 
-def _train(folder: Path, runs: list[LiveRun]) -> None:
-    """Trains these runs, one after the other, and chooses them."""
-    for before in live_runs(folder):
-        trainings().cancel(before.slot)  # its finished work is kept
-    begun_last()[folder] = runs
-    restart(folder)
-    names = [own_name(each.folder) for each in runs]
-    choose_runs(names[0], names[1] if len(names) > 1 else NO_RUN)
+def _train(folder: Path, run: LiveRun) -> None:
+    """Trains this run, and chooses it next to the control of its recipe."""
+    for slot in slots(folder):
+        trainings().cancel(slot)  # its finished work is kept
+    begun_last()[folder] = run
+    restart(run)
+    controls = [known.control for known in RECIPES.values() if known.control and known.recipe == run.recipe]
+    choose_runs(own_name(run.folder), controls[0] if controls else NO_RUN)
 
 
-def restart(folder: Path) -> None:
-    """Trains the runs begun last, from where they stopped."""
-    for priority, each in enumerate(live_runs(folder)):
-        start = partial(trained, each.folder, each.recipe, each.text)
-        job = Job(f"{each.folder} {each.recipe.digest}", start, priority, f"Training {each.folder.name}")
-        trainings().put(each.slot, job, again=True)
+def restart(run: LiveRun) -> None:
+    """Trains this run, from where it stopped."""
+    start = partial(trained, run.folder, run.recipe, run.text)
+    job = Job(f"{run.folder} {run.recipe.digest}", start, 0, f"Training {run.folder.name}")
+    trainings().put(run.slot, job, again=True)
 
 
 def _offer(folder: Path, name: str, title: str, **look: Any) -> None:
@@ -132,15 +123,12 @@ def _offer(folder: Path, name: str, title: str, **look: Any) -> None:
         st.rerun()
 
 
-def left_s(runs: Sequence[LiveRun]) -> float:
-    """Returns roughly how many seconds training these runs still takes: by the pace of the last one, or else on two
-    cores."""
-    pace, found = measured_pace().get(PACE, SECONDS_PER_MILLION), 0.0
-    for each in runs:
-        job = trainings().snapshot(each.slot)
-        if job is None or not job.finished:
-            found += pace * _cost(each.recipe) * (1 - _share(each)) + (0 if job is not None and job.done else BEGIN_S)
-    return found
+def takes_s(recipe: Recipe, job: Snapshot[Any] | None = None) -> float:
+    """Returns roughly how many seconds a run takes, or its `job` still does: by the pace of the last run, or else on
+    two cores."""
+    share = job.done / job.total if job is not None and job.total else 0.0
+    whole_s = measured_pace().get(PACE, SECONDS_PER_MILLION) * _cost(recipe)
+    return whole_s * (1 - share) + (0.0 if share else BEGIN_S)
 
 
 def _cost(recipe: Recipe) -> float:
@@ -148,41 +136,28 @@ def _cost(recipe: Recipe) -> float:
     return recipe.tokens / 1e6 * (1 + recipe.n_layers) / 3
 
 
-def _share(run: LiveRun) -> float:
-    job = trainings().snapshot(run.slot)
-    return min(1.0, job.done / job.total) if job is not None and job.total else 0.0
-
-
 def draw_progress(folder: Path) -> None:
-    """Draws the progress of the runs begun last, with one forecast for all; then what ended them, if that was early."""
-    runs = live_runs(folder)
-    jobs = {each: job for each in runs if (job := trainings().snapshot(each.slot)) is not None}
-    going = next((each for each, job in jobs.items() if not job.finished), None)
-    if going is not None:
-        job = jobs[going]
-        if job.left_s and 0.2 < _share(going) < 0.8:  # at the ends, what is left says little about the pace
-            measured_pace()[PACE] = job.left_s / ((1 - _share(going)) * _cost(going.recipe))
-        done = sum(_share(each) * _cost(each.recipe) for each in runs) / sum(_cost(each.recipe) for each in runs)
-        step = f" ({job.message.lower()})" if job.message and not job.done else ""
+    """Draws the progress of the run begun last, or what ended it early."""
+    run = begun_last().get(folder)
+    job = trainings().snapshot(run.slot) if run is not None else None
+    if run is None or job is None or job.state == "done":
+        return
+    name = run.folder.name
+    if not job.finished:
+        share = min(1.0, job.done / job.total) if job.total else 0.0
+        if job.left_s and SURE[0] < share < SURE[1]:
+            measured_pace()[PACE] = job.left_s / ((1 - share) * _cost(run.recipe))
+        step = f" ({job.message[:1].lower()}{job.message[1:]})" if job.message and not job.done else ""
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            words = f"Training {going.folder.name}{step}: about {in_time(left_s(runs))} left"
-            st.progress(done, plain(words))
-            st.button("Cancel", key=f"cancel {folder}", on_click=_cancel, args=(runs,), help=STOP_HELP)
-            mark_job(going.slot, job)
+            left = f"about {in_time(takes_s(run.recipe, job))} left"
+            st.progress(share, plain(f"Training {name}{step}: {left}"))
+            click = {"on_click": trainings().cancel, "args": (run.slot,), "help": STOP_HELP}
+            st.button("Cancel", key=f"cancel {run.slot}", **click)
+            mark_job(run.slot, job)
         return
-    for each, job in jobs.items():
-        if job.state == "done":
-            continue
-        if job.error:
-            show_error(job.error)
-        else:
-            st.caption(plain(f"{each.folder.name} was stopped. Finished work is kept."))
-        draw_restart(job, f"resume {each.slot}", RESUME_HELP, on_click=restart, args=(folder,))
-        mark_job(each.slot, job)
-        return
-
-
-def _cancel(runs: Sequence[LiveRun]) -> None:
-    """Stops these runs, the control that waits first: it would begin in between."""
-    for each in reversed(runs):
-        trainings().cancel(each.slot)
+    if job.error:
+        show_error(job.error)
+    else:
+        st.caption(plain(f"{name} was stopped. Finished work is kept."))
+    draw_restart(job, f"resume {run.slot}", RESUME_HELP, on_click=restart, args=(run,))
+    mark_job(run.slot, job)

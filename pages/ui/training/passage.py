@@ -14,9 +14,7 @@ from pages.ui.training.choosing import RunChoice, offer_text
 from pages.ui.training.tint import FULL_NATS, draw_tint
 
 FIRST_PASSAGE = "Privet Drive, twice"
-ABOUT = (
-    "Each token, tinted by its loss at the slider's moment: as induction heads form, what returns becomes predictable."
-)
+ABOUT = "Each token, tinted by its loss at the slider's moment."
 
 
 def passage(choice: RunChoice, at: float, sheet: Sheet) -> None:
