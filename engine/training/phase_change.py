@@ -1,5 +1,5 @@
 """The phase change of a run (Olsson et al. 2022), from its curves alone: when induction heads form, and when copying
-does; the window in which the in-context score falls, what changed there, the slopes.
+does; the window in which the in-context score falls, and what changed there.
 
 Pure numpy, and scikit-learn's PCA where paths of several runs are drawn on the same axes.
 """
@@ -12,7 +12,6 @@ import numpy as np
 from engine.errors import HeadroomError
 from engine.heads.induction import INDUCTION_FROM
 from engine.statistics import share_of
-from engine.texts.incontext import ByIndex, slope, slopes
 from engine.training.trajectory import Trajectory
 
 # fewer nats, or standard deviations of the noise, do not count as a fall: 3 of 1,000 noises have one
@@ -22,7 +21,6 @@ WEIGHTS = (2, 3, 3, 2)  # of the intervals among five snapshots; even ones: the 
 FEW, FEW_WEIGHTS = 15, (1, 1)  # with fewer snapshots: over three of them
 # of the median of the next five distances: a snapshot so near the one before says nothing of slopes
 CLOSE, NEXT = 0.4, 5
-INDEX_BINS = 12  # of a context, even in ln(index)
 COPIED = 0.5  # of the loss on a first copy that the second one saves, from which a run counts as copying
 
 
@@ -116,29 +114,6 @@ def projections(trajectory: Trajectory, where: Window) -> np.ndarray:
     """
     vector = before_and_after(trajectory, where)
     return trajectory.ablated_losses @ _unit(vector[: trajectory.ablated_losses.shape[-1]])
-
-
-def index_slopes(by_index: np.ndarray) -> np.ndarray:
-    """(S, INDEX_BINS) d loss / d ln(index), nats, of mean losses (S, n_ctx), at `slope_indices`."""
-    known = np.isfinite(by_index).all(1)
-    found = np.full((len(by_index), len(slope_indices(by_index.shape[1]).index)), np.nan, np.float32)
-    if known.any():
-        found[known] = slopes(list(by_index[known]), INDEX_BINS + 1)[1]
-    return found
-
-
-def slope_indices(n_ctx: int) -> ByIndex:
-    """Where the slopes are taken: `index`, and the outer indices `first` and `last` of each; no numbers of its own."""
-    return slope([np.zeros(n_ctx)], INDEX_BINS + 1)
-
-
-def gain_rates(tokens: np.ndarray, loss: np.ndarray) -> np.ndarray:
-    """(S,) d loss / d ln(tokens), nats, smoothed as the window's derivative is; nan before the first token."""
-    found = np.full(len(tokens), np.nan, np.float32)
-    at = np.flatnonzero((np.asarray(tokens) > 0) & np.isfinite(loss))
-    if len(at) > 1:
-        found[at] = _slopes(np.log(np.asarray(tokens, float)[at]), np.asarray(loss, float)[at], WEIGHTS)
-    return found
 
 
 def gain_by_tokens(tokens: np.ndarray, loss: np.ndarray) -> np.ndarray:

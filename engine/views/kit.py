@@ -90,7 +90,7 @@ def lines(
     `y` is titled so, and has these `ends`. The last line stands out, or all have the colors of their `layers`. `band`:
     a stretch of `x` that is shaded."""
     across = _number(part, x, {"domain": [0, last], "nice": False, "clamp": True})
-    across["axis"] |= {"grid": False, "tickCount": 6}
+    across["axis"] |= {"grid": False, "tickCount": 6, "labelExpr": "datum.value ? datum.label : '0'"}
     up = {"field": "value", "type": "quantitative", "title": y, "scale": {"domain": list(ends), "nice": False}}
     up["axis"] = {"tickCount": 4, "minExtent": 30}
     looks_up = {"data": {"name": "lines"}, "key": "field", "fields": ["name", "layer"]}

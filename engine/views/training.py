@@ -80,10 +80,11 @@ def finding(found: Trajectory, control: Trajectory | None = None) -> str:
     said = f"**{_formed(found)}**"
     if control is None or np.isnan(control.best("prefix_matching")).all():
         return f"{said}."
-    has_both = heads_form(found) and copying_forms(found)
     has_neither = heads_form(control) is None and copying_forms(control) is None
+    if has_neither and heads_form(found) is None:
+        return f"{said}."
     name = plain(names_of([found, control])[1])
-    if has_both and has_neither:
+    if has_neither and copying_forms(found) is not None:
         return f"{said[:-2]}; the run with {name} has neither.**"
     words = _formed(control)
     return f"{said}; {name}: {words[:1].lower()}{words[1:]}."

@@ -1,4 +1,4 @@
-"""The window, vector, slopes and components of hand-made runs whose answers are known, and what the statements of the
+"""The window, vector and components of hand-made runs whose answers are known, and what the statements of the
 paper say of them."""
 
 from dataclasses import replace
@@ -17,12 +17,9 @@ from engine.training.phase_change import (
     apart,
     before_and_after,
     copying_forms,
-    gain_rates,
     heads_form,
-    index_slopes,
     joint_components,
     projections,
-    slope_indices,
     window,
 )
 from engine.training.recipe import Recipe
@@ -99,17 +96,6 @@ def test_before_and_after_and_projections():
     for a, layer, head in np.ndindex(2, 2, 3):
         expected = sum(float(x) * float(y) for x, y in zip(run.ablated_losses[a, layer, head], cut, strict=True))
         assert projections(run, where)[a, layer, head] == pytest.approx(expected, rel=1e-4)
-
-
-def test_slopes_by_index_and_by_tokens():
-    index = np.arange(1, 257)
-    losses = np.stack([5 - 0.3 * np.log(index), 6 + 0.1 * np.log(index), np.full(256, np.nan)])
-    found = index_slopes(losses)
-    assert found.shape == (3, len(slope_indices(256).index))
-    assert found[0] == pytest.approx(-0.3, abs=1e-5) and found[1] == pytest.approx(0.1, abs=1e-5)
-    assert np.isnan(found[2]).all()
-    rates = gain_rates(EVEN, 9 - 0.5 * np.log(np.maximum(EVEN, 1)))
-    assert np.isnan(rates[0]) and rates[1:] == pytest.approx(-0.5, abs=1e-5)
 
 
 def test_components_equal_the_svd_of_the_raw_centred_matrix():
@@ -328,6 +314,7 @@ def test_findings_of_other_runs():
     one, smeared, two = synthetic_runs.runs()
     assert finding(two) == "**Induction heads form at 2.1 M tokens, and copying with them**."
     assert finding(one) == "**No induction head forms by 4 M tokens**."
+    assert finding(one, one) == finding(one)
     both = "**Induction heads form at 2.1 M tokens, and copying with them**"
     assert finding(two, smeared).startswith(f"{both}; 1 layer, smeared keys: induction heads form at 1.3 M tokens, and")
     never = replace(two, second_copy=two.first_copy)

@@ -20,10 +20,6 @@ CELL: dict[str, Any] = {"stroke": GREY, "strokeOpacity": 0.45, "strokeWidth": 0.
 INK = alt.Fill("ink:N", legend=None, scale=alt.Scale(domain=[*"1234567", "ink"]))
 # numbers of any size, such as "0.042" and "3,880": d3's "s" would write a half as "500m", its "g" thousands as "3.9e+3"
 MAGNITUDE, ROUGHLY = ",.3~r", ",.2~r"
-TOKENS = (  # on an axis, such as "10 M"
-    "datum.value >= 1e6 ? format(datum.value / 1e6, '~r') + ' M' : "
-    "datum.value >= 1e3 ? format(datum.value / 1e3, '~r') + ' k' : datum.label"
-)
 MOST_NAMED = 12  # layers in a legend
 kept = lru_cache(64)  # around functions that make a template: keeps the last 64 of each
 
