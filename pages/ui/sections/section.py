@@ -13,7 +13,7 @@ from engine.models.session import Target
 from engine.requests import Request, Result
 from engine.views.view import Part, View, plain_text
 from pages.ui.controls.controls import folded
-from pages.ui.downloads.footer import closing
+from pages.ui.downloads import footer
 from pages.ui.downloads.origin import Origin
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.empty import empty_state
@@ -69,7 +69,7 @@ def show(file: str, sections: Sequence[Section], about: str) -> None:
         if not section.is_folded:
             draw()
     measured = {section.title: section.work.of for section in opened}
-    closing(Origin(screen_in(file).title, [section.request for section in opened], measured, about), sheet)
+    footer.closing(Origin(screen_in(file).title, [section.request for section in opened], measured, about), sheet)
 
 
 def _draw(file: str, section: Section, sheet: Sheet, since_s: float) -> bool:
