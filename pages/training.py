@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import streamlit as st
 
 from engine.requests import MeasureTrajectory
@@ -19,10 +20,10 @@ from pages.ui.page.screens import draw_headline
 from pages.ui.page.tables import plain
 from pages.ui.page.work import live, under_way
 from pages.ui.training.charts import draw_parts
-from pages.ui.training.choosing import FOLDER, RunChoice, choose, draw_folder, draw_followed, offer_text, run_folder
+from pages.ui.training.choosing import FOLDER, RunChoice, choose, choose_runs, draw_folder, draw_followed, run_folder
 from pages.ui.training.live import begun_last, draw_progress, draw_recipes, draw_train, is_trained_elsewhere, slots
 from pages.ui.training.passage import passage
-from pages.ui.training.runs import RunSource, sources
+from pages.ui.training.runs import ON_TEXT, RunSource, sources
 from pages.ui.training.slider import draw_field, moment, slider
 
 
@@ -56,14 +57,26 @@ def draw_runs(names: Sequence[str], sheet: Sheet) -> None:
 
 
 def draw_gain(choice: RunChoice, sheet: Sheet) -> None:
-    """Draws the in-context gain of the runs, if they read text."""
+    """Draws the in-context gain of the runs."""
     view = trajectory_view(*choice.runs)
     draw_parts(view.parts[view.on_slide :], choice.names, sheet)
     for name, run in zip(choice.names, choice.runs, strict=True):
-        if len(view.parts) > view.on_slide:
-            st.caption(f"{plain(name)}: {phase_change(run)}")
-    if len(view.parts) == view.on_slide:
-        offer_text("Show two runs that read text")
+        st.caption(f"{plain(name)}: {phase_change(run)}")
+
+
+def draw_text(choice: RunChoice, sheet: Sheet) -> None:
+    """Draws, folded, what the runs have learned of text; of runs that read none, a button that chooses others."""
+    has_gain = not any(np.isnan(run.icl).all() for run in choice.runs)
+    has_passage = any(run.passages for run in choice.runs)
+    if has_gain:
+        folded("In-context gain", "training_gain", partial(draw_gain, choice, sheet), in_address=True)
+    if has_passage:
+        inside = partial(passage, choice, moment(choice.runs), sheet)
+        holds = ("training_text", "training_reader")
+        folded("A passage over training", "training_passage", inside, in_address=True, holds=holds)
+    if not has_gain and not has_passage:
+        click = {"on_click": choose_runs, "args": ON_TEXT, "icon": ":material/menu_book:"}
+        st.button("Show two runs on text: in-context gain, and a passage over training", key="on text", **click)
 
 
 def draw_own() -> None:
@@ -89,10 +102,7 @@ if (grows := is_trained_elsewhere(choice.sources)) or under_way(slots(folder), t
 else:
     draw()
 if choice.is_measured and not presenting():
-    folded("In-context gain, on text", "training_gain", partial(draw_gain, choice, sheet), in_address=True)
-    inside = partial(passage, choice, moment(choice.runs), sheet)
-    holds = ("training_text", "training_reader")
-    folded("A passage over training", "training_passage", inside, in_address=True, holds=holds)
+    draw_text(choice, sheet)
 if not presenting():
     folded("Your own runs", "training_own", draw_own, in_address=True, holds=(FOLDER,))
 first, control = choice.sources[0].series, choice.sources[1].series if len(choice.sources) > 1 else None

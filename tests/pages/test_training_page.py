@@ -81,16 +81,17 @@ def test_an_address_with_a_control_of_the_passage_unfolds_it(open_training):
     assert at.session_state["training_passage"] and not at.session_state["training_gain"]
 
 
-def test_runs_that_read_no_text_offer_two_that_did(open_training, tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "ON_TEXT", ("2-layers", "1-layer"))
-    monkeypatch.setattr("pages.ui.training.choosing.ON_TEXT", ("2-layers", "1-layer"))
+def test_runs_that_read_no_text_offer_two_that_did(open_training, tmp_path):
     unread = np.full(20, np.nan, np.float32)
     found = replace(synthetic_runs.trajectory("random", 1e6), icl=unread, loss=unread, passages={})
     (tmp_path / "random.safetensors").write_bytes(encode(found))
+    for name, made in zip(runs.ON_TEXT, synthetic_runs.runs()[1:], strict=True):
+        (tmp_path / f"{name}.safetensors").write_bytes(encode(made))
     at = open_training(training_run="random", training_control="none", training_gain="true")
-    assert len(charts_of(at)) == 2
-    at.button(key="training on text").click().run()
-    assert at.selectbox(key="training_run").value == "2-layers" and len(charts_of(at)) == 6
+    assert len(charts_of(at)) == 2 and [each.key for each in at.expander if each.key] == ["training_own"]
+    at.button(key="on text").click().run()
+    assert at.selectbox(key="training_run").value == "smeared" and len(charts_of(at)) >= 4
+    assert [each.key for each in at.expander if each.key] == [f"training_{section}" for section in FOLDED]
 
 
 def test_an_address_that_cannot_be_is_put_right(open_training):

@@ -17,7 +17,7 @@ from pages.ui.page.runtime import store
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import write
-from pages.ui.training.runs import FIRST, ON_TEXT, RunSource, snapshot_at, trajectory_of
+from pages.ui.training.runs import FIRST, RunSource, snapshot_at, trajectory_of
 
 FOLDER, RUN, CONTROL = "training_folder", "training_run", "training_control"
 NO_RUN = "none"
@@ -77,11 +77,6 @@ def choose_runs(run: str, control: str) -> None:
     """Chooses these two runs in place of the user, before the controls are drawn."""
     write(RUN, run)
     write(CONTROL, control)
-
-
-def offer_text(label: str) -> None:
-    """Draws the button that chooses two runs that read text."""
-    st.button(label, key="training on text", on_click=choose_runs, args=ON_TEXT, icon=":material/menu_book:")
 
 
 def draw_followed(source: RunSource, name: str, tokens: float) -> None:

@@ -31,10 +31,12 @@ function build(view) {
 function paint(view) {
   const { data, part, spans } = view, field = document.getElementById(data.field)
   const at = nearest(data.tokens, +(field?.value || data.tokens.at(-1)))
-  view.shown = data.losses[at]
-  view.shown.forEach((value, i) => tint(spans[i], value, data.full, false))
-  part(".high").textContent = `${data.full} nats`
-  part(".what").textContent = `at ${inTokens(data.tokens[at])} tokens`
+  const before = data.losses[data.since]
+  view.shown = data.losses[at].map((loss, i) => loss === null || before[i] === null ? null : loss - before[i])
+  view.shown.forEach((value, i) => tint(spans[i], value, data.full, true))
+  part(".low").textContent = `better, −${data.full}`
+  part(".high").textContent = `+${data.full} nats, worse`
+  part(".what").textContent = `from ${inTokens(data.tokens[data.since])} to ${inTokens(data.tokens[at])} tokens`
   part(".text").dataset.snapshot = at
   point(view, view.over)
 }
@@ -45,6 +47,6 @@ function point(view, at) {
   const value = at === null ? null : view.shown[at]
   view.spans[at]?.classList.add("over")
   const token = at === null ? "" : visible(view.data.pieces[at])
-  view.part(".note").textContent = at === null ? "Point at a token for its loss." :
-    value === null ? `“${token}”, token ${at + 1}: no loss.` : `“${token}”, token ${at + 1}: ${nats(value, false)} nats.`
+  view.part(".note").textContent = at === null ? "Point at a token for its change." :
+    value === null ? `“${token}”, token ${at + 1}: no loss.` : `“${token}”, token ${at + 1}: ${nats(value, true)} nats.`
 }
