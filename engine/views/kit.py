@@ -99,7 +99,8 @@ def lines(
                               "symbolType": "stroke", "symbolStrokeWidth": 3, "symbolOpacity": 1}  # fmt: skip
     if layers is None:
         scale = {"domain": list(fields.values()), "range": [*[GREY] * (len(fields) - 1), MARK]}
-        color = {"field": "name", "type": "nominal", "title": None, "scale": scale, "legend": legend}
+        color = {"field": "name", "type": "nominal", "title": None, "scale": scale,
+                 "legend": legend if len(fields) > 1 else None}  # fmt: skip
     else:
         scale = {"domain": [0, max(1, *layers.values())], "range": list(LAYERS), "interpolate": "lab"}
         named = sorted({*layers.values()})
