@@ -56,6 +56,14 @@ def chromium():
         browser.close()
 
 
+def new_context(chromium, **settings):
+    """A browser context whose pages are still: moving pictures (Streamlit's skeletons, mostly) take a quarter of the
+    processor time of a page that is opened."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce", **settings)
+    context.set_default_timeout(WAIT_MS)
+    return context
+
+
 @pytest.fixture(scope="session")
 def store_folder(tmp_path_factory, worker_id):
     """One store for all tests here, whichever pytest worker runs them, so that only the first waits for measurements. A
@@ -78,9 +86,7 @@ def context_of(chromium):
 
     @cache
     def context(theme):
-        made = chromium.new_context(viewport={"width": 1280, "height": 800}, color_scheme=theme)
-        made.set_default_timeout(WAIT_MS)
-        return made
+        return new_context(chromium, color_scheme=theme)
 
     return context
 
@@ -106,8 +112,7 @@ def page(context_of, request):
 def another_tab(chromium):
     """Opens an address in a new tab, without anything that `page` holds, and apart from what it notes: at a page's own
     address Streamlit looks for its files in two places, and says so as a fault."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(WAIT_MS)
+    context = new_context(chromium)
 
     def open_address(url):
         tab = context.new_page()

@@ -9,7 +9,7 @@ import pytest
 from cache import open_store
 from engine.texts import passages
 from pages.ui.page import saved_views as views
-from tests.browser.conftest import WAIT_MS, await_mark, foreign, keyed
+from tests.browser.conftest import await_mark, foreign, keyed, new_context
 
 IMAGE = "![x](http://192.0.2.1/a.png)"
 HOSTILE = [IMAGE, "<img src=http://192.0.2.1/b.png>", "[![x](//192.0.2.1/c.png)](http://192.0.2.1)"]
@@ -28,8 +28,7 @@ def visit(page, address, screen="", **parameters):
 @pytest.fixture
 def page(chromium):
     """A tab that notes every request that does not go to 127.0.0.1."""
-    context, asked = chromium.new_context(viewport={"width": 1280, "height": 800}), []
-    context.set_default_timeout(WAIT_MS)
+    context, asked = new_context(chromium), []
     context.on("request", lambda sent: asked.append(sent.url))
     yield context.new_page()
     context.close()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.browser.conftest import WAIT_MS, await_mark, marked
+from tests.browser.conftest import await_mark, marked, new_context
 from tests.conftest import IS_THOROUGH
 
 LIMIT = 16  # questions
@@ -14,8 +14,7 @@ def contexts(chromium):
     opened = []
 
     def open_address(url):
-        opened.append(chromium.new_context(viewport={"width": 1280, "height": 800}))
-        opened[-1].set_default_timeout(WAIT_MS)
+        opened.append(new_context(chromium))
         page = opened[-1].new_page()
         page.goto(url, wait_until="commit")
         return page
