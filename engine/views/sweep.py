@@ -97,7 +97,7 @@ def _curves(swept: Sequence[SweepRow], axis: Axis, form: str, random: Sequence[S
     rows += [{"curve": MEAN, axis: level / 1000, "acc": acc} for level, acc in means.items()]
     if random and means:
         look |= {"low": "lowest", "high": "highest"}
-        rows += _random_curve(random, axis, means)
+        rows += _random_curve(random, axis, means, {row.point.task for row in swept})
     draw = partial(
         kit.curves, x=axis, y="acc", by="curve", share=True, roles={"pruned": MEAN, "random": RANDOM}, **look
     )
@@ -113,18 +113,21 @@ def _mean_curve(rows: Sequence[SweepRow], axis: Axis) -> dict[int, float]:
     return {at[side]: acc for at, acc in _mean_by_levels(rows).items() if not at[1 - side]}
 
 
-def _random_curve(random: Sequence[SweepRow], axis: Axis, means: Mapping[int, float]) -> list[dict[str, Any]]:
-    """The mean of random orders, each the mean of the tasks, and their range; at both ends all orders are one."""
-    by_seed = [
-        _mean_curve([row for row in random if row.point.seed == seed], axis)
-        for seed in {row.point.seed: None for row in random}
-    ]
-    accs = {level: [each[level] for each in by_seed if level in each] for level in {**means, **by_seed[0]}}
-    accs |= {end: [means[end]] for end in (0, 1000) if end in means}
+def _random_curve(
+    random: Sequence[SweepRow], axis: Axis, means: Mapping[int, float], tasks: set[TaskSpec]
+) -> list[dict[str, Any]]:
+    """The mean of random orders that are measured for all tasks, each the mean of these, and their range; at both ends
+    all orders are one."""
+    accs: dict[int, list[float]] = {}
+    for seed in {row.point.seed: None for row in random}:
+        mine = [row for row in random if row.point.seed == seed]
+        whole = _mean_curve(mine, axis) if {row.point.task for row in mine} == tasks else {}
+        for level, acc in whole.items():
+            accs.setdefault(level, []).append(acc)
+    accs |= {end: [means[end]] for end in (0, 1000) if accs and end in means}
     return [
         {"curve": RANDOM, axis: level / 1000, "acc": sum(each) / len(each), "lowest": min(each), "highest": max(each)}
         for level, each in sorted(accs.items())
-        if each
     ]
 
 

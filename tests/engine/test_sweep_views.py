@@ -45,6 +45,7 @@ def test_the_band_spans_the_means_of_the_seeds():
     assert [band[0.4][name] for name in ("lowest", "acc", "highest")] == pytest.approx([0.3, 0.5, 0.7])
     assert band[0.0]["acc"] == pytest.approx(0.8), "the full model is every order's beginning"
     assert list(band) == [0.0, 0.4, 1.0] and view.parts[0].picture() is not None
+    assert not curve(sweep_view(Swept(own), {}, random[::2]), RANDOM), "of one task they are not compared with the mean"
 
 
 def test_the_grid_has_the_points_lost_and_how_far_they_are_few():
