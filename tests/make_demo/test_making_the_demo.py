@@ -170,7 +170,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not_and_as_a_plain_loop(tmp
     assert whole.held_out().shape[1] == SMALL.n_ctx and whole.held_out().min() >= 4
     measured = opened(whole.folder)
     assert isinstance(measured, Foreign) and (measured.steps(), measured.tokens(8)) == ((0, 8), 4096)
-    with pytest.raises(HeadroomError, match=r"engine\.demo\.making\.runs, which alone goes on with it"):
+    with pytest.raises(HeadroomError, match=r"scripts\.make_demo\.runs, which alone goes on with it"):
         begin(whole.folder, replace(SMALL, seed=1), folder, 1, EMBEDDED)
 
 

@@ -45,7 +45,7 @@ def test_the_screen_opens_with_its_finding_two_columns_of_charts_and_few_control
     assert "The two runs differ only in the number of layers (2 and 1)." in [each.value for each in at.caption]
     assert [each.key for each in at.expander if each.key] == [f"training_{section}" for section in FOLDED]
     primary = [each.label for each in at.button if each.proto.type == "primary"]
-    assert primary[0] == "Train one now, about 46 s"
+    assert primary[0] == "Train one now, about 58 s"
     own = [each for each in (*at.selectbox, *at.button) if str(each.key).startswith(("training_", "train "))]
     assert len(own) == 3, "next to slider and Play"
 
