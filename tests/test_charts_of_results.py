@@ -58,7 +58,7 @@ DRAWN = {
         "effect",
     ),
     "ReadCorpus": (SHORT | {"windows": 2, "length": 16}, ["Head", "Layer", "After earlier copies"], "induction"),
-    "MeasureTrajectory": ({"series": RECORD}, ["Training tokens", "In-context score, nats"], None),
+    "MeasureTrajectory": ({"series": RECORD}, ["Training tokens", "Loss, nats"], None),
 }
 WITHOUT = {
     "CheckPublished", "ReportHead", "ExportModel", "TrainModel", "ManageStore",
