@@ -138,7 +138,7 @@ def _import_screens() -> None:
     """Imports what the first screen is drawn with, while the browser fetches its scripts."""
     from pages.ui.controls import sidebar  # noqa: F401
     from pages.ui.downloads import footer  # noqa: F401
-    from pages.ui.prune import parts  # noqa: F401
+    from pages.ui.prune import layout  # noqa: F401
 
 
 def _open_browser(address: str, port: int, path: str = "") -> None:

@@ -80,6 +80,14 @@ def titles() -> dict[str, str]:
     return {f"pages/{screen.file}.py": screen.title for screens in STORY.values() for screen in screens}
 
 
+def test_one_number_takes_six_files_from_its_control_to_its_store():
+    steps = re.search(r"takes six files.*?```python\n(.*?)```", ARCHITECTURE.read_text(encoding="utf-8"), re.S)
+    assert steps is not None
+    lines = [re.split(r"\s{2,}", line)[:2] for line in steps[1].splitlines()]
+    assert len(lines) == 6 and lines[0][0] == "pages/prune.py"
+    assert all(code in (REPOSITORY / path).read_text(encoding="utf-8") for path, code in lines)
+
+
 def test_every_screen_is_in_the_navigation_and_the_docs():
     assert sorted(titles()) == [f"pages/{name}.py" for name in SCREENS]
     assert re.findall(r"^## (.+)", read(REPOSITORY / "docs" / "screens.md"), re.M) == [*titles().values()]

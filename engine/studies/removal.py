@@ -1,12 +1,12 @@
-"""Ablation of induction heads together, compared with equally many random heads: of all of them, also on a task that
-needs no examples, and of the 1, 2, 4, ... with the highest prefix matching scores.
+"""Ablation of induction heads together, compared with equally many random heads: of all of them, and of the 1, 2, 4,
+... with the highest prefix matching scores.
 
 Induction heads are redundant: ablating one often has no effect, because the others do the same. Their joint effect
 shows when several are ablated.
 """
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -50,12 +50,11 @@ class AccuracyWithout:
 @dataclass(frozen=True)
 class Removal:
     """The results so far: `heads` by flat index, best first (empty: the model has no induction heads);
-    accuracy without them (`removed`), without equally many random heads (`draws`), without them on the task without
-    examples (`control`), and without each of them by itself, if asked (`alone`)."""
+    accuracy without them (`removed`), without equally many random heads (`draws`), and without each of them by itself,
+    if asked (`alone`)."""
 
     heads: tuple[int, ...]
     removed: AccuracyWithout | None = None
-    control: AccuracyWithout | None = None
     draws: tuple[AccuracyWithout, ...] = ()
     alone: tuple[AccuracyWithout, ...] = ()
 
@@ -97,42 +96,17 @@ def found_heads(target: Target) -> Measurement[Removal]:
     return induction(target).map(lambda scores: Removal(induction_heads(scores)))
 
 
-def removal(
-    target: Target, task: TaskSpec, control: TaskSpec | None, n: int, data_dir: str | None = None
-) -> Measurement[Removal]:
-    """Returns the Removal so far, on n questions of the task and of the control task without examples, if there is one.
-    The draws answer the same questions, so they share the full model as baseline."""
+def removal(target: Target, task: TaskSpec, n: int, data_dir: str | None = None) -> Measurement[Removal]:
+    """Returns the Removal so far of the induction heads, on n questions of a task."""
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Removal | None]:
-        yield Progress(0, 1, message="preparing the questions")
-        questions, *asked = (select(get_requests(each, data_dir, run.session.store), n, "stratified")
-                             for each in (task, control) if each is not None)  # fmt: skip
-        run.total = 1 + (2 + N_DRAWS) * questions.n + sum(2 * each.n for each in asked)
         found = yield from run.part(found_heads(target), 1, "induction scores")
         if found is None or not found.heads:
             return found
-        full, gone = Mask.full(target.shape), without(target.shape, found.heads)
-        draws = [(questions, draw(target.shape, found.heads, seed)) for seed in range(N_DRAWS)]
-        answers: list[Answers] = []
-        controls = [(each, mask) for each in asked for mask in (full, gone)]
-        for each, mask in [(questions, full), (questions, gone), *controls, *draws]:
-            answered = yield from run.part(evaluation(target, each, mask), each.n, "questions")
-            if answered is None:
-                break
-            answers.append(answered)
-            found = _so_far(found, answers, len(controls))
-            yield run.so_far(found, "questions")
-        return found
+        steps = run.steps(without_heads(target, task, found.heads, n, data_dir), (2 + N_DRAWS) * n, "questions")
+        return (yield from steps).value or found
 
-    return composed(target, ("removal", task, control, n, data_dir), body)
-
-
-def _so_far(found: Removal, answers: list[Answers], n_controls: int) -> Removal:
-    """Returns a copy with the answers so far, given in the order of measurement, with those of the control third."""
-    end = 2 + n_controls
-    known, control = _known(found.heads, [*answers[:2], *answers[end:]]), answers[2:end]
-    both = line_of(*control) if len(control) > 1 else None
-    return replace(found, removed=known.removed, control=both, draws=known.draws)
+    return composed(target, ("removal", task, n, data_dir), body, 1 + (2 + N_DRAWS) * n)
 
 
 def line_of(full: Answers, pruned: Answers) -> AccuracyWithout:
@@ -149,8 +123,8 @@ def without_heads(
     data_dir: str | None = None,
     each_alone: bool = False,
 ) -> Measurement[Removal]:
-    """Returns the Removal so far of these heads (flat indices) and of random ones, on n questions of a task, without a
-    control task; then of each head alone, if `each_alone`."""
+    """Returns the Removal so far of these heads (flat indices) and of random ones, on n questions of a task; then of
+    each head alone, if `each_alone`."""
     masks = [Mask.full(target.shape), without(target.shape, heads)]
     masks += [draw(target.shape, heads, seed) for seed in range(N_DRAWS)]
     masks += [without(target.shape, (head,)) for head in heads] if each_alone else []

@@ -1,16 +1,22 @@
 """Accuracy on a task: of a model or of two, next to published values, and without sets of heads."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from engine.accuracy.evaluation import Answers
-from engine.statistics import Paired
-from engine.studies.removal import Removal
+from engine.accuracy.evaluation import Answers, accuracy
+from engine.shapes import ModelShape
+from engine.statistics import MIN_QUESTIONS, Paired, paired
+from engine.studies.removal import N_DRAWS, HeadSet, Removal
 from engine.views import kit
 from engine.views.view import Column, Part, View, interval
-from engine.views.words import Effect, counted, number, percent, plain
+from engine.views.words import Effect, counted, number, p_in_words, percent, plain
 
+NO_HEADS = (
+    "**This model has no induction heads** by the rule used here: no head looks at what followed a token's earlier "
+    "copy with 0.3 of its attention."
+)
 WITHOUT = {
     "row": Column("Heads removed"),
     "lost": Column("Accuracy lost, points", "+.1f"),
@@ -47,10 +53,79 @@ def accuracy_view(sides: Sequence[Mapping[str, Any]], change: Paired | None, not
     finding = f"**{percent(first['acc'])} right** (95% {number(100 * first['low'], 1)} to {percent(first['high'])}) on "
     finding += f"{plain(first['task'])}, {counted(first['shots'], 'shot')}, {counted(first['n'], 'question')}"
     if change is not None:
-        finding += f"; **{plain(rows[1]['name'])}: {Effect.of_paired(change).in_words()}**, right alone on "
-        finding += f"{change.gained}, wrong alone on {change.lost}"
+        finding += f"; {compared_words(rows[1]['name'], change)}"
     draw = partial(kit.bars, y="name", x="acc", low="low", high="high")
     return View(f"{finding}.", [Part("Accuracy", rows, shown, draw)], notes)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The accuracy of a model as far as it has answered, as it is shown large.
+
+    `value`: the number; of the first few questions, how many are right
+    `delta`: what stands under it: the change, or the interval until it is sure
+    `lines`: what is counted, what has changed, and what is pruned, a line each; Markdown
+    `details`: what its help says as well
+    `finding`: the same as a sentence; "" until it is sure
+    `is_sure`: all questions are answered, enough of them for a verdict
+    `change`: from the full model on the same questions; None without one
+    """
+
+    value: str
+    delta: str
+    lines: Sequence[str]
+    details: Sequence[str] = ()
+    finding: str = ""
+    is_sure: bool = False
+    change: Paired | None = None
+
+
+def standing(
+    task: str, full: Answers | None, pruned: Answers | None, total: int, what: str, is_full: bool = False
+) -> Standing:
+    """The accuracy of the pruned model, of `total` questions of a task, against the full one; or of the full model
+    (`is_full`). `what`: what is pruned."""
+    shown = full if is_full else pruned
+    if not shown:
+        some = f" of the first {len(full):,}, {total:,} in all" if full and len(full) < total else ""
+        before = [f"The full model: {percent(accuracy(full).acc)}{some}"] if full else []
+        return Standing("…", "not measured yet", [what, *before])
+    result, n = accuracy(shown), len(shown)
+    right, is_sure = round(result.acc * n), n >= max(total, MIN_QUESTIONS)
+    value = percent(result.acc) if n >= min(total, MIN_QUESTIONS) else f"{right} of {n}"
+    counted_right = f"**{right:,} of {total:,}** right"
+    if n < total:
+        counted_right = f"**{right:,} of the first {n:,}** right, {total:,} in all"
+    interval = f"95% interval **{number(100 * result.ci_low, 1)} to {percent(result.ci_high)}**"
+    norm = f"{percent(result.acc_norm)} by length-normalized score"
+    if result.perplexity == result.perplexity:
+        norm = f"Perplexity of the last word {number(result.perplexity)}"
+    lines, details = [f"{counted_right}, {interval}" if is_sure else counted_right], [norm, *cut_lines(shown)]
+    delta, change, finding = "the full model", None, f"The full model answers **{value}** of {plain(task)} right."
+    if not is_full and full:
+        change = paired(full.correct, shown.correct)
+        before, words = percent(result.acc - change.difference), Effect.of_paired(change).in_words()
+        finding = f"With {what}, {plain(task)} **{words}**: {before} → {value} right."
+        some = f" on these {change.n}" if change.n < max(len(full), total) else ""
+        delta = f"{number(100 * change.difference, 1, sign=True)} points against the full model's {before}{some}"
+        lines += [f"{words[:1].upper()}{words[1:]}", *([] if is_sure else [f"The full model: {before}{some}"])]
+        details.append(f"Gained **{change.gained:,}**, lost **{change.lost:,}** ({p_in_words(change.p_mcnemar)})")
+    sure = {"finding": finding, "is_sure": True} if is_sure else {}
+    return Standing(value, delta if is_sure else interval, [*lines, what], details, change=change, **sure)
+
+
+def compared_words(name: str, change: Paired) -> str:
+    """A second model against the first, on the same questions."""
+    words = f"**{plain(name)}: {Effect.of_paired(change).in_words()}**, right alone on {change.gained}, wrong alone on "
+    return f"{words}{change.lost}"
+
+
+def cut_lines(answers: Answers) -> list[str]:
+    """A line on questions that do not fit the model's window; none if all do."""
+    n = answers.n_contexts_cut
+    return [f"**{n:,}** of them do not fit the model's window: their first tokens, of the examples, are left out"] * (
+        n > 0
+    )
 
 
 def without_part(title: str, rows: Sequence[Mapping[str, Any]]) -> Part:
@@ -79,6 +154,19 @@ def together_rows(found: Removal, noun: str, is_clear: bool) -> list[dict[str, A
         name = f"{n} random heads, range of {counted(len(found.draws), 'draw')}"
         rows.append({"row": name, "lost": mean, "low": high, "high": low, "n": change.n, "is_clear": False})
     return rows
+
+
+def removal_view(found: Removal, shape: ModelShape, task: str) -> View:
+    """What a task loses without the induction heads, next to as many random ones, and whether that is a story."""
+    if not found.heads or found.removed is None:
+        return View("" if found.heads else NO_HEADS)
+    names, line = HeadSet(found.heads).mask(shape).text(), found.removed
+    effect = Effect.of_paired(line.change)
+    finding = f"Without its {len(found.heads)} induction heads ({names}), {plain(task)} **{effect.in_words()}**, "
+    finding += f"{percent(line.full, 0)} → {percent(line.pruned, 0)} right."
+    if len(found.draws) == N_DRAWS:
+        finding += f" **The story {'holds' if found.holds else 'does not hold'} here.**"
+    return View(finding, [without_part("Accuracy lost", together_rows(found, "induction heads", line.is_loss))])
 
 
 def cut_notes(answers: Mapping[str, Answers]) -> list[str]:

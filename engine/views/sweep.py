@@ -185,6 +185,15 @@ def break_part(axis: Axis, points: Sequence[BreakPoint], form: str = ".0%") -> P
     return Part(f"How many {NOUNS[axis]} can be pruned", rows, shown)
 
 
+def break_view(read: BreakPoint, noun: str) -> View:
+    """How far one task can be pruned, read from its curve over the levels of heads, FFNs or layers."""
+    if read.reading:
+        return View(f"The full model is {read.reading}, {percent(read.full_acc, 0)} right: there is nothing to lose.")
+    cliff = describe_cliff(read.cliff_from, read.cliff_to, read.cliff_points)
+    finding = f"**{100 * read.no_loss_up_to:g}%** of the {noun} can go before a loss is detectable; the cliff: "
+    return View(f"{finding}**{cliff}**. {describe_power(read.n, read.looks)}")
+
+
 def describe_power(n: int, looks: int) -> str:
     """The loss that n questions detect at one of `looks` levels: "With 100 questions, a loss of 12 ..."."""
     if not smallest_clear(n, looks):

@@ -37,6 +37,11 @@ def with_interval(value: float, low: float, high: float, unit: str = "", digits:
     return f"{size} (95% {number(low, digits, sign=True)} to {number(high, digits, sign=True)})"
 
 
+def p_in_words(p: float) -> str:
+    """Such as "p = 0.012"."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
 def counted(n: int, noun: str) -> str:
     """Such as "1 head" or "1,204 heads"."""
     return f"{n:,} {noun}" + "s" * (n != 1)

@@ -158,14 +158,14 @@ def test_slider_box_figure_and_map_show_one_level(page, address):
     page.mouse.up()
     assert page.locator(".st-key-heads input").is_hidden(), "the field that the address holds"
     settled_figure(page, heads=n_at(75), questions=32)
-    expect(keyed(page, "prune_heads_map").locator("button[aria-pressed=true]")).to_have_count(n_at(75))
+    expect(keyed(page, "prune_map").locator("button[aria-pressed=true]")).to_have_count(n_at(75))
     expect(page.locator("html")).not_to_have_class(re.compile("headroom-stale"))
     is_behind, level, number, text = slider(page).evaluate(MOVED, 40)
     assert is_behind and level == "40", "until Python has drawn it"
     known = re.search(r"(measured|estimate) (\S+%)", text)
     assert number.removeprefix("≈ ") == (known[2] if known else "…"), "of this level, not of the one before"
     settled_figure(page, heads=n_at(40), questions=32)
-    expect(keyed(page, "prune_heads_map").locator("button[aria-pressed=true]")).to_have_count(n_at(40))
+    expect(keyed(page, "prune_map").locator("button[aria-pressed=true]")).to_have_count(n_at(40))
     expect(page.locator("html")).not_to_have_class(re.compile("headroom-stale"))
     assert box.input_value() == "40"
 

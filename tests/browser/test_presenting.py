@@ -7,7 +7,7 @@ from tests.embedded import n_at
 
 FEW = "precision=fp32&limit=16&order=random"
 MAIN = "document.querySelector('[data-testid=stMain]')"
-MAP = "document.querySelector('.st-key-prune_heads_map').getBoundingClientRect().bottom"
+MAP = "document.querySelector('.st-key-prune_map').getBoundingClientRect().bottom"
 FITS = f"{MAIN}.scrollHeight <= {MAIN}.clientHeight + 1 && {MAP} > 0.7 * innerHeight"  # and uses the height
 VIEWS = {"Whole": f"/?{FEW}", "Half": f"/?{FEW}&heads=50", "Text": "/passage?passage_text=The+ferry"}
 

@@ -68,9 +68,8 @@ def test_a_cold_permalink(page, app_server, store_folder):
 
 def test_a_picture_and_a_table_are_saved(page, address):
     page.goto(f"{address}/?precision=fp32&limit=32&order=random&heads=50")
-    # the link of the example comes last, after estimates and perplexity, and the page is drawn once more
+    # the link of the example comes last, after estimates, and the page is drawn once more
     await_mark(page, "curve", "estimated")
-    await_mark(page, "perplexity", "measured")
     keyed(page, "example look").wait_for()
     settled_figure(page, heads=n_at(50), questions=32)
     wanted = {"Heads (PNG)": b"\x89PNG", "Curve (SVG)": b"<svg", "Questions and choices (CSV)": b"ques"}
@@ -117,7 +116,6 @@ def test_few_controls_and_question_marks_are_in_sight(page, address):
     page.set_viewport_size({"width": 1280, "height": 1000})
     page.goto(f"{address}/?precision=fp32&limit=32&heads=50")
     settled_figure(page, heads=n_at(50), questions=32)
-    await_mark(page, "perplexity", "measured")
     keyed(page, "example look").wait_for()
     controls, helps = page.evaluate(CONTROLS)
     assert 8 <= controls <= 12 and helps <= 8

@@ -16,7 +16,7 @@ from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.slicing import applied, sliced
 from engine.progress import final
 from engine.timing.workload import all_characters
-from pages.ui.prune.panels import costs
+from engine.views.pruned import cost_view
 from tests.conftest import make_tiny_opt
 from tests.engine.fixtures import EXAMINED, STOCK, finished, in_turns, questions_in, target_in, write_questions
 
@@ -70,10 +70,10 @@ def test_heads_of_a_layer_that_keeps_most_are_masked(asked_of_eight):
     few, many = (mask_of(asked, text) for text in ("L0H0 L1H*", "L0H0-3"))
     found = measured(asked, few, timed=False)
     assert found.n_heads_masked == 1
-    said = " ".join(costs.notes(found, few))
+    said = " ".join(cost_view(found, few).notes)
     assert "8 of 9 pruned heads are sliced, the others masked" in said and "not measured yet" in said
     found = measured(asked, many, timed=False)
-    assert found.n_heads_masked == 0 and "the others masked" not in " ".join(costs.notes(found, many))
+    assert found.n_heads_masked == 0 and "the others masked" not in " ".join(cost_view(found, many).notes)
 
 
 def test_times_are_measured_and_stored_with_the_load(asked):
@@ -82,8 +82,8 @@ def test_times_are_measured_and_stored_with_the_load(asked):
     measured(asked, mask, timed=False)
     sizes = stored(asked, mask, timed=False)
     assert stored(asked, mask) is None
-    assert sizes is not None and not sizes.seconds and "not measured yet" in " ".join(costs.notes(sizes, mask))
-    assert costs.table(sizes).count("—") == 3
+    assert sizes is not None and not sizes.seconds and "not measured yet" in " ".join(cost_view(sizes, mask).notes)
+    assert [row["ms"] for row in cost_view(sizes, mask).parts[0].rows] == ["–"] * 3
     found = measured(asked, mask)
     again = stored(asked, mask)
     assert again is not None and set(again.seconds) == set(WAYS)
@@ -91,9 +91,9 @@ def test_times_are_measured_and_stored_with_the_load(asked):
         assert len(again.seconds[way]) == N_ROUNDS and (again.seconds[way] > 0).all()
         assert np.array_equal(again.seconds[way], found.seconds[way])
     assert again.n_questions == 8 and again.n_cpus > 0 and again.load >= 0
-    said = " ".join(costs.notes(again, mask))
+    said = " ".join(cost_view(again, mask).notes)
     ratio = np.median(again.seconds["sliced"]) / np.median(again.seconds["masked"])
-    assert f"Sliced takes **{ratio:.2f}** times" in said and f"load was {again.load:.1f}" in said
+    assert f"Sliced takes {ratio:.2f} times" in said and f"load was {again.load:.1f}" in said
 
 
 def test_an_early_end_leaves_the_model_whole_and_stores_nothing(asked):

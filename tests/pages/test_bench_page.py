@@ -4,7 +4,6 @@ import re
 import shlex
 from dataclasses import dataclass
 from typing import ClassVar
-from urllib.parse import parse_qsl
 
 import pytest
 
@@ -99,11 +98,3 @@ def block_of(block, element):
         return block
     inner = (block_of(child, element) for child in block.children.values() if hasattr(child, "children"))
     return next((found for found in inner if found), None)
-
-
-@pytest.mark.slow("draws two screens")
-def test_prune_leads_to_criteria_compared_on_its_task(open_app):
-    links = open_app(task="demo_copy", shots="1", order="random", limit="16").get("page_link")
-    [query] = [each.proto.query_string for each in links if each.proto.label == "Compare criteria on the bench"]
-    command = open_app("bench", **dict(parse_qsl(query))).code[0].value
-    assert "compare" in command and "--task demo_copy --shots 1" in command

@@ -11,10 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from engine.importance.importance import Scores
+from engine.models.masks import Mask
+from engine.shapes import ModelShape
 from engine.views import colors, pictures
+from pages.ui.controls.coloring import ACCURACY_LOST, Coloring
 from pages.ui.figures import charts
 from pages.ui.figures.empty import SKETCHES, SVG
-from pages.ui.prune.charts import accuracy_curve, ffn_bars, head_map
+from pages.ui.prune.charts import accuracy_curve
+from pages.ui.prune.tables import component_frame, component_part
 
 
 def points(*accuracies):
@@ -27,38 +32,29 @@ def points(*accuracies):
     )
 
 
-def heads(scores, pruned=()):
-    n_layers, n_heads = np.shape(scores)
-    return pd.DataFrame(
-        [
-            {
-                "layer": layer,
-                "head": head,
-                "name": f"L{layer}H{head}",
-                "score": float(scores[layer][head]),
-                "rank": layer * n_heads + head + 1,
-                "pruned": (layer, head) in pruned,
-                "state": "pruned" if (layer, head) in pruned else "kept",
-            }
-            for layer in range(n_layers)
-            for head in range(n_heads)
-        ]
-    )
-
-
-def ffns(scores, pruned=()):
-    return heads([[score] for score in scores], {(layer, 0) for layer in pruned}).drop(columns="head")
+def components(scores, pruned=()):
+    """The pictures of the map of a score for each head of each layer, and of one for each FFN: of the first head."""
+    by_head, kept = np.array(scores, float), np.ones(np.shape(scores), bool)
+    for place in pruned:
+        kept[place] = False
+    (n_layers, n_heads), sizes = by_head.shape, (8, 2, 16, 64, 32)
+    shape = ModelShape(n_layers, n_heads, n_heads, *sizes)
+    found = [None if np.isnan(each).all() else Scores("heads", 4, each) for each in (by_head, by_head[:, 0])]
+    coloring = Coloring(("Gradient", ACCURACY_LOST), *found, measures=None)  # pyright: ignore[reportArgumentType]
+    frame = component_frame(shape, coloring, Mask.from_arrays(kept, kept[:, 0]))
+    drawn = [component_part(frame, coloring, {0}, of).picture() for of in (0, 1)]
+    return [picture for picture in drawn if picture is not None]
 
 
 CHARTS = {
     "curve": accuracy_curve(points(0.6, 0.5), points(0.5)[:1], 0.6, 0.25, "Heads pruned"),
     "curve without a point": accuracy_curve(points(), points(), None, 0.25, "Heads pruned"),
-    "map": head_map(heads(np.eye(2, 3), {(0, 0)})),
-    "map before any score": head_map(heads(np.full((2, 3), np.nan), {(1, 2)})),
-    "map of nothing but zeros": head_map(heads(np.zeros((2, 3)))),
-    "map of 4,608 heads": head_map(heads(np.ones((64, 72)))),
-    "bars": ffn_bars(ffns([0.1, -0.02, 0.0], {1})),
-    "bars before any score": ffn_bars(ffns([np.nan, np.nan], {0})),
+    "map": components(np.eye(2, 3), {(0, 0)})[0],
+    "map before any score": components(np.full((2, 3), np.nan), {(1, 2)})[0],
+    "map of nothing but zeros": components(np.zeros((2, 3)))[0],
+    "map of 4,608 heads": components(np.ones((64, 72)))[0],
+    "bars": components([[0.1], [-0.02], [0.0]], {(1, 0)})[1],
+    "bars before any score": components([[np.nan], [np.nan]], {(0, 0)})[1],
 }
 
 
@@ -118,7 +114,7 @@ def test_an_estimate_is_never_drawn_as_measured():
             (row["series"] == "estimate") == a_guess == ("estimated" in row) == ("acc" not in row) for row in rows
         )
     drawn = {layer["data"]["name"] for layer in layers_of(spec, y="acc")}
-    assert drawn == {"points", "through", "now", "lines"}, "what is called accuracy was measured"
+    assert drawn == {"points", "through", "now", "lines", "others"}, "what is called accuracy was measured"
     drawn = {layer["data"]["name"] for layer in layers_of(spec, y="estimated")}
     assert drawn == {"estimates", "hand"}
     [line] = [layer for layer in layers_of(spec, y="estimated") if layer["mark"]["type"] == "line"]
@@ -133,22 +129,19 @@ def test_a_chart_from_a_template_has_its_own_data():
     assert one.template is other.template
     assert one.spec["datasets"]["points"][0]["acc"] == 0.6
     assert other.spec["datasets"]["points"][0]["acc"] == 0.3
-    wide, narrow = head_map(heads(np.eye(2, 3))), head_map(heads(5 * np.eye(3, 2)))
-    assert wide.spec != narrow.spec
-    assert narrow.spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == [0, 5]
 
 
 def test_a_moved_slider_leaves_the_colours_of_the_map_alone():
-    specs = [head_map(heads([[1.0, 4.0]], pruned)).spec for pruned in (set(), {(0, 0), (0, 1)})]
+    specs = [components([[1.0, 4.0]], pruned)[0].spec for pruned in (set(), {(0, 0), (0, 1)})]
     assert specs[0]["layer"][0]["encoding"]["color"] == specs[1]["layer"][0]["encoding"]["color"]
 
 
-@pytest.mark.parametrize("name, pruned", [("map", 1), ("map before any score", 1), ("bars", 1)])
+@pytest.mark.parametrize("name, pruned", [("map", 1), ("map before any score", 1)])
 def test_pruned_is_a_cross_and_not_a_colour(name, pruned):
     assert pictures.to_svg(CHARTS[name], "t").count(b'aria-roledescription="point"') in (0, 2 * pruned)
     crosses = [layer for layer in CHARTS[name].spec["layer"] if layer["mark"].get("shape") == charts.CROSS]
     assert len(crosses) == 2
-    assert all({"filter": "datum.pruned"} in layer["transform"] for layer in crosses)
+    assert all({"filter": "datum['pruned']"} in layer["transform"] for layer in crosses)
 
 
 def test_colours_come_from_the_one_place():

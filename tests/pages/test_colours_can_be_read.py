@@ -2,7 +2,6 @@
 AA): text has a contrast of 4.5, marks of 3. Full, pruned, random, chance and estimate have one color each, on every
 screen that draws them."""
 
-import re
 import tomllib
 from pathlib import Path
 
@@ -93,18 +92,6 @@ def test_a_cross_has_an_edge_and_the_report_its_words():
     assert contrast(colors.DARK, colors.LIGHT) >= 7
     for colour in (colors.QUIET, colors.YES, colors.NO):
         assert contrast(colour, THEMES["light"]["backgroundColor"]) >= TEXT
-
-
-@pytest.mark.parametrize("name", THEMES)
-def test_the_number_of_an_ffn_is_readable_beside_its_bar_and_not_on_it(name):
-    theme, css = THEMES[name], (ROOT / "pages/ui/prune/head_map.css").read_text(encoding="utf-8")
-    [rule] = re.findall(r"^\.bars b \{(.*?)\}", css, re.S | re.M)
-    bar = mixed(float(re.findall(r"opacity: ([\d.]+)", rule)[0]), theme["primaryColor"], theme["backgroundColor"])
-    assert contrast(theme["textColor"], bar) < TEXT, "else the numbers could stand on the bars"
-    assert all(f"calc(var(--{side}) * (100% - var(--number)))" in rule for side in ("from", "share"))
-    assert (
-        contrast(theme["textColor"], theme["backgroundColor"]) >= TEXT and contrast(bar, theme["backgroundColor"]) >= 3
-    )
 
 
 NONE = pd.DataFrame(columns=["level", "acc", "low", "high", "n", "pruned"])

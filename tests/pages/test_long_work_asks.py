@@ -6,9 +6,8 @@ from engine.importance.rules import QUICK
 from engine.measurement import Workload
 from pages.ui.page import runtime as frame
 from pages.ui.page.defaults import ORDER
-from pages.ui.prune import dragging, orders
-from pages.ui.prune import jobs as prune_jobs
-from pages.ui.prune.jobs import ORDERS, SLOW_ORDER
+from pages.ui.prune import orders, schedule
+from pages.ui.prune.orders import ORDERS, SLOW_ORDER
 from tests.pages.conftest import button, figure, same_on_the_command_line, settled, slide, under_figure
 
 LONG_S = 2760.0
@@ -43,10 +42,10 @@ def test_the_order_of_the_first_drag_is_measured_by_itself_if_that_takes_a_minut
     open_app, monkeypatch, takes_s, is_started
 ):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "1")  # and six times as much for what a screen opens with
-    monkeypatch.setattr(prune_jobs, "forecast", lambda x: lambda: takes_s)
-    monkeypatch.setattr(dragging, "forecast_seconds", lambda of: takes_s)
+    monkeypatch.setattr(orders, "forecast", lambda x: lambda: takes_s)
+    monkeypatch.setattr(schedule, "forecast_seconds", lambda of: takes_s)
     at = open_app()
-    slots = [prune_jobs.ORDERS[axis] for axis in ("heads", "ffns")]
+    slots = [ORDERS[axis] for axis in ("heads", "ffns")]
     assert [frame.jobs().snapshot(slot) is not None for slot in slots] == [is_started, False], "of the shown axis"
     assert under_figure(at).startswith("**") and "0 of 8 heads" in under_figure(at)
 

@@ -12,7 +12,7 @@ from engine.importance.criteria import CRITERIA
 from engine.questions.requests import TaskSpec
 from pages.ui.controls.study import Study
 from pages.ui.page import runtime
-from pages.ui.prune import dragging, parts
+from pages.ui.prune import layout, parts
 from tests.conftest import some_of
 from tests.pages.conftest import (
     button,
@@ -54,10 +54,10 @@ def test_what_is_pruned_by_name_is_counted_next_to_the_slider_and_restored_by_on
 
 
 def test_a_curve_is_of_the_setting_before_unless_only_its_own_level_changes(monkeypatch):
-    monkeypatch.setattr(dragging.st, "session_state", {})
+    monkeypatch.setattr(layout.st, "session_state", {})
     setup: Any = SimpleNamespace(spec="demo")
     of = Study(setup, TaskSpec("piqa", 0), 100, "heads", 10, 0, 0, "random", "influence", "", False)
-    keeps = dragging.keeps_curve
+    keeps = layout._keeps_curve
     assert keeps(of) and keeps(replace(of, heads=50))
     named = replace(of, typed="L0H1")
     assert not keeps(named) and keeps(named) and not keeps(replace(named, ffns=50))
@@ -90,9 +90,11 @@ def test_the_map_shows_the_scores_that_the_ranking_goes_by(open_app, name, tiny_
     train = select(get_requests(task, None, runtime.store()), 64, "stratified")
     target = experiment_of(at).target
     scores = final(importance(target, train, CRITERIA[name].heads).run(runtime.session())).scores.ravel()
-    [shown] = [each for each in components(at) if each.get("columns", 0) > 1]
+    [shown] = [each for each in components(at) if "ringed" in each]
     assert shown["title"] == CRITERIA[name].label
-    np.testing.assert_allclose([float(each.replace(",", "")) for each in shown["score"]], scores, rtol=6e-3)
+    heads = [place for place, named in enumerate(shown["name"]) if named.startswith("L")]
+    said = [float(shown["said"][place].split()[-1].replace(",", "")) for place in heads]
+    np.testing.assert_allclose(said, scores, rtol=6e-2)
     gone = np.argsort(scores, kind="stable")[:3]
-    assert [at for at, pruned in enumerate(shown["pruned"]) if pruned] == sorted(gone.tolist())
+    assert [at for at, place in enumerate(heads) if shown["pruned"][place]] == sorted(gone.tolist())
     assert any(f"--order {name}" in code.value for code in at.code)

@@ -1,13 +1,12 @@
 """The example question on Prune: the line that decides it, and where an induction head of the embedded model looks."""
 
 import re
-from types import SimpleNamespace
 
 from streamlit.util import calc_hash
 
 from engine.questions.labels import LABELS
 from engine.questions.requests import Question, TaskSpec
-from pages.ui.prune.example import copied, decided_by, question_start
+from engine.views.questions import copied, decided_by, question_start
 from tests.pages.conftest import settled
 
 PROMPT = (
@@ -38,7 +37,7 @@ def test_the_line_that_decides_is_the_one_most_like_the_question():
 
 
 def test_shuffled_answers_of_examples_decide_nothing():
-    decides = {(task, labels): decided_by(SimpleNamespace(task=TaskSpec(task, 5, labels=labels)), question(PROMPT))
+    decides = {(task, labels): decided_by(TaskSpec(task, 5, labels=labels), question(PROMPT))
                for task in ("demo_outfit", "demo_copy") for labels in LABELS}  # fmt: skip
     assert [key for key, at in decides.items() if at is None] == [("demo_outfit", "shuffled")]
 

@@ -48,8 +48,8 @@ def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
     influence = block_influence(*trained(at)[1:]).stored(trained(at)[0])
     first = int(influence.argmin())
     assert "4 of 8 heads, 1 of 2 FFNs pruned (1 layer dropped)" in under_figure(at)
-    heads = next(each for each in components(at) if "shade" in each)
-    whole_row = [layer == first for layer in range(2) for _ in range(4)]
+    heads = next(each for each in components(at) if "ringed" in each)
+    whole_row = [layer == first for layer in range(2) for _ in range(5)]  # its FFN last
     assert heads["gone"] == [first] and heads["pruned"] == whole_row
     assert "--prune-layers 50" in at.code[0].value
     result = same_on_the_command_line(at, capsys)

@@ -59,14 +59,14 @@ def test_a_page_renders_no_train_questions(x, session, monkeypatch):
 
 
 @pytest.mark.parametrize("second", ["", "other"])
-def test_the_full_model_comes_first_and_of_a_second_model_last(x, session, second):
+def test_the_pruned_model_comes_first(x, session, second):
     mask = x.mask(NOTHING)
     wanted = accuracies(x, mask, second)
     assert wanted.left(session).characters.keys() == {"forward"}
     steps = [step for step in wanted.run(session) if step.value is not None and not step.is_loading]
     sides = [name for step in steps for name in ("full", "pruned") if getattr(step.value, name)]
-    assert (sides[0], {*sides}) == ("pruned" if second else "full", {"full", "pruned"})
-    named = ["other, pruned model", "other, full model"] if second else ["full model", "pruned model"]
+    assert (sides[0], {*sides}) == ("pruned", {"full", "pruned"})
+    named = ["other, pruned model", "other, full model"] if second else ["pruned model", "full model"]
     assert list(dict.fromkeys(step.message for step in steps if step.message)) == named
     shares = [step.part for step in steps]
     assert shares == sorted(shares) and shares[-1] == 1.0

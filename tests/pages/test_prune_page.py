@@ -19,10 +19,9 @@ from engine.measurement import Workload
 from engine.progress import Progress, in_time
 from engine.questions.requests import Question, get_requests
 from engine.statistics import MIN_QUESTIONS, wilson
+from engine.views.accuracy import standing
 from pages.ui.page import runtime as frame
 from pages.ui.prune import experiment
-from pages.ui.prune.experiment import AnswersSoFar
-from pages.ui.prune.figure import full_in_a_sentence, in_a_sentence
 from tests.pages.conftest import (
     WAIT_S,
     N,
@@ -62,12 +61,12 @@ def test_the_full_model_is_measured_first_then_a_moved_slider_measures_the_prune
     known = replace(x, train=get_requests(replace(x.task, split="train"), None, frame.store())).known(frame.session())
     assert known.heads is not None and known.ffns is not None, "so that a slider's first move can say something"
     assert x.at("heads", 500).mask(known).n_heads_pruned == 4
-    assert "top by " in words_of(at, "heads") and "FFNs pruned; " in words_of(at, "ffns")
+    assert "0 of 2 FFNs pruned. Top by " in map_of(at)["words"]
     slide(at, "heads", 50)
     slide(at, "ffns", 50)
     settled(at)
     value, _ = figure(at)
-    assert "Too few questions for a verdict" in under_figure(at) and "The full model: " in under_figure(at)
+    assert " (95% " in under_figure(at) and "The full model: " in under_figure(at)
     assert "4 of 8 heads, 1 of 2 FFNs pruned" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and value == f"{100 * result['acc']:.1f}%"
@@ -75,11 +74,11 @@ def test_the_full_model_is_measured_first_then_a_moved_slider_measures_the_prune
     assert printed_by_the_program(at).startswith(f"{value} right (95% ")
 
 
-def is_grey(at):
-    """Whether the large number is grey; it is drawn once."""
+def is_gray(at):
+    """Whether the large number is gray; it is drawn once."""
     ids = [block.proto.id for block in blocks(at._tree.main) if getattr(block.proto, "id", "")]
-    [key] = {found for each in ids for found in ("prune_number_grey", "prune_number_sure") if found in each}
-    return key == "prune_number_grey"
+    [key] = {found for each in ids for found in ("prune_number_gray", "prune_number_sure") if found in each}
+    return key == "prune_number_gray"
 
 
 def blocks(block):
@@ -88,99 +87,102 @@ def blocks(block):
     return [block, *(found for each in inner for found in blocks(each))]
 
 
-def draw_figure(n_full, n_pruned, is_full):
+def answers(n, right):
+    """The answers to `n` questions, of which the first ones are right."""
+    asked = tuple(Question(i, ("Q", "Q"), (" a", " b"), (0,), (2, 2), str(i)) for i in range(n))
+    values = np.array([[0.0, -1.0] if i < right else [-1.0, 0.0] for i in range(n)])
+    return Answers(asked, values, np.zeros((n, 2), bool), np.zeros(n, np.int32), False)
+
+
+def draw_figure(shown):
+    from pages.ui.prune.figure import draw_standing
+
+    draw_standing("Copying", shown)
+
+
+def figure_of(n_full, n_pruned, is_full):
     """The figure when so many of 100 questions are answered, all of them right."""
-    import numpy as np
-
-    from engine.accuracy.evaluation import Answers
-    from engine.questions.requests import Question
-    from pages.ui.prune.experiment import AnswersSoFar
-    from pages.ui.prune.figure import accuracy_figure
-
-    asked = tuple(Question(i, ("Q", "Q"), (" a", " b"), (0,), (2, 2), str(i)) for i in range(100))
-    full = Answers(asked, np.array([[0.0, -1.0]] * 100), np.zeros((100, 2), bool), np.zeros(100, np.int32), False)
-    pruned = full.first(n_pruned) if n_pruned else None
-    accuracy_figure("Copying", AnswersSoFar(full.first(n_full), pruned), 100, "some pruned", is_full)
+    pruned = answers(n_pruned, 100) if n_pruned else None
+    shown = standing("copying", answers(n_full, 100), pruned, 100, "some pruned", is_full)
+    return AppTest.from_function(draw_figure, args=(shown,)).run()
 
 
 def test_the_full_model_is_never_shown_as_the_pruned_one():
-    at = AppTest.from_function(draw_figure, args=(4, 0, False)).run()
+    at = figure_of(4, 0, False)
     assert figure(at) == ("…", "not measured yet")
     assert "The full model: 100.0% of the first 4, 100 in all" in under_figure(at)
 
 
-@pytest.mark.parametrize("n", [1, MIN_QUESTIONS - 1, MIN_QUESTIONS])
+@pytest.mark.parametrize("n", [1, MIN_QUESTIONS - 1, MIN_QUESTIONS, 99, 100])
 @pytest.mark.parametrize("is_full", [True, False])
-def test_the_number_is_grey_with_its_interval_until_enough_questions_are_answered(n, is_full):
-    at = AppTest.from_function(draw_figure, args=(n if is_full else 100, n, is_full)).run()
+def test_the_number_is_gray_with_its_interval_until_all_questions_are_answered(n, is_full):
+    at = figure_of(n if is_full else 100, n, is_full)
     low, high = (f"{100 * end:.1f}" for end in wilson(n, n))
     value, delta = figure(at)
-    assert not at.exception and is_grey(at) == (n < MIN_QUESTIONS)
+    assert not at.exception and is_gray(at) == (n < 100)
     assert value == (f"{n} of {n}" if n < MIN_QUESTIONS else "100.0%"), "not a share of the first few"
     interval = f"95% interval **{low} to {high}%**"
-    assert (delta == interval) == (n < MIN_QUESTIONS) and (interval in under_figure(at)) != (n < MIN_QUESTIONS)
+    assert (delta == interval) == (n < 100) and (interval in under_figure(at)) != (n < 100)
     before = "The full model: 100.0%" in under_figure(at)
-    assert before == (n < MIN_QUESTIONS and not is_full), "which the change says otherwise"
-    if n == MIN_QUESTIONS:
-        assert delta == ("the full model" if is_full else f"0.0 points against the full model's 100.0% on these {n}")
+    assert before == (n < 100 and not is_full), "which the change says otherwise"
+    if n == 100:
+        assert delta == ("the full model" if is_full else "0.0 points against the full model's 100.0%")
 
 
-def test_a_slide_says_what_pruning_does_once_enough_questions_are_answered():
-    def answers(n, right):
-        asked = tuple(Question(i, ("Q", "Q"), (" a", " b"), (0,), (2, 2), str(i)) for i in range(n))
-        values = np.array([[0.0, -1.0] if i < right else [-1.0, 0.0] for i in range(n)])
-        return Answers(asked, values, np.zeros((n, 2), bool), np.zeros(n, np.int32), False)
-
+def test_a_slide_says_what_pruning_does_once_all_questions_are_answered():
     full = answers(100, 90)
-    assert in_a_sentence("copy", AnswersSoFar(full, answers(100, 30)), "4 of 8 heads pruned") == (
-        "With 4 of 8 heads pruned, copy falls by **60.0 points**, from 90.0% to **30.0%** right."
-    )
-    few = in_a_sentence("copy", AnswersSoFar(full, answers(100, 89)), "4 of 8 heads pruned")
-    assert few.endswith("copy does not clearly change: **90.0%** right before, **89.0%** now.")
-    assert not in_a_sentence("copy", AnswersSoFar(full, full.first(MIN_QUESTIONS - 1)), "")
-    assert full_in_a_sentence("copy", full) == "The full model answers **90.0%** of copy right."
-    assert not full_in_a_sentence("copy", full.first(MIN_QUESTIONS - 1)) and not full_in_a_sentence("copy", None)
+
+    def finding(pruned, is_full=False):
+        return standing("copy", full, pruned, 100, "4 of 8 heads pruned", is_full).finding
+
+    lost = finding(answers(100, 30))
+    assert lost.startswith("With 4 of 8 heads pruned, copy **lost 60.0 points (95% ")
+    assert lost.endswith("**: 90.0% → 30.0% right.")
+    assert "copy **within noise: lost 1.0 points (95% " in finding(answers(100, 89))
+    assert not finding(full.first(99)) and not finding(None, True) == ""
+    assert finding(None, True) == "The full model answers **90.0%** of copy right."
 
 
-def click(at, what, number, parts, pruned):
-    """What the browser tells of a click on the map of heads, or on the FFNs. Run the page afterwards."""
-    told = {"edits": [{"number": number, "parts": parts, "pruned": pruned}]}
-    at.session_state[f"prune_{what}_map"] = told
+def click(at, name, number, pruned):
+    """What the browser tells of a click on the map. Run the page afterwards."""
+    parts = [map_of(at)["name"].index(name)]
+    at.session_state["prune_map"] = {"edits": [{"number": number, "parts": parts, "pruned": pruned}]}
     return at
+
+
+def map_of(at):
+    """What the map shows."""
+    [shown] = [each for each in components(at) if "ringed" in each]
+    return shown
 
 
 def test_a_click_on_the_map_prunes_and_restores_on_top_of_the_levels(open_app, capsys):
     at = open_app(order="random", heads="25")
-    by_level = [map["pruned"] for map in components(at) if "shade" in map]
-    gone = by_level[0].index(True)
-    click(at, "heads", 1, [gone], False)
-    settled(at)
-    name = f"L{gone // 4}H{gone % 4}"
+    name = map_of(at)["name"][map_of(at)["pruned"].index(True)]
+    settled(click(at, name, 1, False))
     assert at.text_input(key="mask").value == f"keep {name}"
     assert "1 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and result["heads_pruned"] == 1 and name not in result["mask"].split()
-    click(at, "heads", 1, [gone], False)  # the same once more is the same click
-    click(at, "ffns", 1, [1], True)
-    settled(at)
+    settled(click(at, name, 1, False))  # the same once more is the same click
+    settled(click(at, "F1", 2, True))
     assert at.text_input(key="mask").value == f"F1 keep {name}"
     assert "1 of 8 heads, 1 of 2 FFNs pruned" in under_figure(at)
-    click(at, "heads", 2, [gone], True)
-    settled(at)
+    settled(click(at, name, 3, True))
     assert at.text_input(key="mask").value == "F1"
     assert "2 of 8 heads, 1 of 2 FFNs pruned" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and "F1" in result["mask"] and result["heads_pruned"] == 2
     # what a browser tells that is no click
-    for told in ({"edits": 3}, {"edits": [{"number": "x"}]}, {"edits": [{"number": 3, "parts": [99], "pruned": True}]}):
-        at.session_state["prune_heads_map"] = told
+    for told in ({"edits": 3}, {"edits": [{"number": "x"}]}, {"edits": [{"number": 4, "parts": [99], "pruned": True}]}):
+        at.session_state["prune_map"] = told
         at.run()
         assert not at.exception and at.text_input(key="mask").value == "F1"
 
 
 def test_a_browser_that_has_not_drawn_what_was_clicked_does_not_undo_it(open_app):
     at = open_app(order="random")
-    click(at, "heads", 1, [5], True).run()
+    click(at, "L1H1", 1, True).run()
     assert at.text_input(key="mask").value == "L1H1"
     at.text_input(key="mask").set_value("").run()  # what a timer's run brings along from before
     assert at.text_input(key="mask").value == "L1H1"
@@ -213,15 +215,6 @@ def test_the_curve_says_what_it_starts_from_and_is_measured_in_the_background(op
     press(at, "Measure the curve")
     assert frame.jobs().snapshot("curve").state == "done" and "Measure the curve" not in labels(at)
     assert "at 100%" in at.get("vega_lite_chart")[0].proto.alt
-
-
-def words_of(at, what):
-    """What screen readers hear of the map of heads, or of the bars of FFNs."""
-    return next(
-        each["words"]
-        for each in components(at)
-        if each.get("columns", 0) > 0 and (each["columns"] > 1) == (what == "heads")
-    )
 
 
 def test_a_cancelled_run_waits_for_the_user(open_app, gate):
@@ -283,7 +276,7 @@ def test_a_moving_hand_shows_an_estimate_and_measures_nothing(measures_ahead, op
     assert not at.exception and worker_state() == before and frame.store().n_puts == puts
     assert figure(at)[1] == "estimate, not measured" and "≈" in figure(at)[0]
     assert "3 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at) and "of 20 questions" not in under_figure(at)
-    assert sum(next(each for each in components(at) if "shade" in each)["pruned"]) == 3
+    assert sum(map_of(at)["pruned"]) == 3
     assert level(at, "heads") == 0 and "--prune-heads" not in at.code[0].value
     [hand] = curve(at)["hand"]
     assert hand["level"] == 0.45 and figure(at)[0] == f"≈ {100 * hand['estimated']:.0f}%"
@@ -335,7 +328,8 @@ def test_estimates_are_the_engines(measures_ahead, open_app, questions):
 def test_what_measurements_contradict_is_said_and_not_drawn():
     """The line of the report: 89% where 32% were measured."""
     from engine.importance.estimates import Check
-    from pages.ui.prune.estimates import EstimateLine, Level, describe_preview, hand_frame, line_frame, short, trust
+    from engine.views.estimates import EstimateLine, Level, describe_preview, short, trust
+    from pages.ui.prune.estimates import hand_frame, line_frame
 
     level, levels = Level(0.32, None, False, shown=False), range(0, 1001, 50)
     line = EstimateLine("x", dict.fromkeys(levels, level), {0: 0.32}, 1, (0, Check(4, 0.89, 0.32, 100)))
@@ -352,14 +346,14 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
     assert "unreliable at this level" in describe_preview(part, 550)[0]
 
     def draw(line, permille):
-        from pages.ui.prune.figure import estimate_figure
+        from pages.ui.prune.figure import draw_estimate
 
-        estimate_figure("Copying", line, permille, "3 of 8 heads pruned", 100)
+        draw_estimate("Copying", line, permille, "3 of 8 heads pruned", 100)
 
     for each, permille, value in ((line, 450, "…"), (line, 0, "32.0%"), (part, 550, "…"), (part, 450, "≈ 30%")):
         at = AppTest.from_function(draw, args=(each, permille)).run()
         assert not at.exception and at.metric[0].value == value
-        assert is_grey(at) == (permille > 0), "not what is measured"
+        assert is_gray(at) == (permille > 0), "not what is measured"
         assert ("unreliable" in under_figure(at)) == (value == "…")
     steep = EstimateLine("x", {550: Level(0.8, 0.02, False, False, "88% at 50%, 69% at 60%")})
     assert trust(steep, 550) == "No estimate on a steep part: measured 88% at 50%, 69% at 60%."
@@ -383,14 +377,13 @@ def test_a_budget_that_is_no_number_is_one_line(open_app, monkeypatch):
 
 def test_the_panel_of_what_pruning_saves(open_app):
     at = open_app(order="random", heads="50", prune_cost="true")
-    table = next(each.value for each in at.markdown if "| Sliced |" in each.value)
-    assert table.count("—") == 3, "no time is measured yet"
-    assert "| Parameters without embeddings |" in table, "the sidebar counts them"
+    [table] = [each.value for each in at.main.dataframe if "ms" in each.value]
+    assert [*table["way"]] == ["Full model", "Masked", "Sliced"] and [*table["ms"]] == ["–"] * 3, "no time yet"
     assert any("M parameters with embeddings" in caption.value for caption in at.sidebar.caption)
-    assert "not measured yet" in said(at) and "tokens/s" not in said(at)
+    assert "not measured yet" in said(at)
     press(at, "Measure the time")
-    table = next(each.value for each in at.markdown if "| Sliced |" in each.value)
-    assert "—" not in table and "Sliced takes" in said(at)
+    [table] = [each.value for each in at.main.dataframe if "ms" in each.value]
+    assert "–" not in [*table["ms"]] and "Sliced takes" in said(at)
 
     def costs():
         return [frame.store().get(key) for key in frame.store().keys() if "/cost/" in key]
@@ -399,15 +392,17 @@ def test_the_panel_of_what_pruning_saves(open_app):
     press(at, "Measure the time again")
     after = costs()
     assert len(after) == len(before) == 2 and len(set(before) - set(after)) == 1, "sizes stay, times are others"
-    press(at, "Measure tokens a second")
-    [table] = [each.value for each in at.markdown if "tokens/s" in each.value]
-    assert "| Keys and values | bytes/token | 512 | 256 | 0.50 |" in table  # fp32, 2 layers of 4 heads of 8
+    next(each for each in at.button if each.key == "offer Speed and memory").click()
+    settled(at)
+    [rows] = [frames["rows"] for frames in frames_of(at) if "quantity" in frames.get("rows", [])]
+    [row] = rows[rows["quantity"] == "Keys and values"].to_dict("records")
+    assert (row["unit"], row["full"], row["pruned"], row["ratio"]) == ("bytes/token", 512, 256, 0.5)  # fp32
 
 
 def test_tokens_a_second_say_how_long_they_take_on_a_slow_model(open_app, monkeypatch):
     monkeypatch.setattr(measurement, "seconds_for", lambda store, target, kind, characters: characters / 1000)
     at = open_app(order="random", heads="50", prune_cost="true")
-    [label] = [label for label in labels(at) if label.startswith("Measure tokens a second")]
+    [label] = [each.label for each in at.button if each.key == "offer Speed and memory"]
     # 16 turns of 256 tokens and 32 that stand for 20 each, of 4 characters, at 1,000 a second
     assert label.endswith(f"about {in_time(16 * (256 + 32 * 20) * 4 / 1000)} here")
 

@@ -9,10 +9,9 @@ import pytest
 from engine.accuracy.evaluation import Answers
 from engine.questions.requests import Question, TaskSpec, get_requests
 from engine.requests import Evaluate
+from engine.views.questions import choices, margins, own_words, question_frame
 from pages.ui.page import runtime
 from pages.ui.page.tables import plain
-from pages.ui.prune.experiment import AnswersSoFar
-from pages.ui.prune.panels.questions import choices, margins, own_words, question_frame
 from tests.pages.conftest import N, experiment_of, settled, worker_state
 
 
@@ -43,7 +42,7 @@ def test_lost_and_gained_are_counted_as_the_figure_counts_them():
     golds = [(0,)] * 4
     full = answers([[0, -1], [0, -1], [-1, 0], [-1, 0]], golds)
     pruned = answers([[0, -1], [-1, 0], [0, -1], [-1, 0]], golds)
-    frame = question_frame(AnswersSoFar(full, pruned))
+    frame = question_frame(full, pruned)
     assert frame["change"].tolist() == ["same", "lost", "gained", "same"]
     assert frame["full"].tolist() == ["✓ a", "✓ a", "✗ b", "✗ b"]
     assert frame["pruned"].tolist() == ["✓ a", "✗ b", "✓ a", "✗ b"]
@@ -52,7 +51,7 @@ def test_lost_and_gained_are_counted_as_the_figure_counts_them():
 
 def test_a_task_of_one_word_to_be_said_has_no_margin():
     asked = answers([[-3.0], [-1.0]], [(0,), (0,)], by_greedy=True, right=[False, True])
-    frame = question_frame(AnswersSoFar(asked, asked))
+    frame = question_frame(asked, asked)
     assert frame["full_margin"].isna().all() and frame["full"].tolist() == ["✗ something else", "✓ the same"]
 
 

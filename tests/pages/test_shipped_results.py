@@ -65,8 +65,8 @@ def test_the_headline_of_the_first_visit_is_what_the_story_measured(empty_store,
     first = {"model": "demo", "precision": "int8", "task": "demo_outfit", "shots": "5"}
     full, pruned = (open_app("prune", **first, heads=heads).get("html") for heads in ("0", "50"))
     [headline], [other] = ([each.proto.body for each in drawn if "<h1>" in each.proto.body] for drawn in (full, pruned))
-    asked = TaskSpec("demo_outfit", 5), TaskSpec("demo_question", 0), 100
-    found = removal(runtime.session().target(LoadSpec("demo", "int8")), *asked).stored(runtime.session())
+    target = runtime.session().target(LoadSpec("demo", "int8"))
+    found = removal(target, TaskSpec("demo_outfit", 5), 100).stored(runtime.session())
     without, all_heads = (f"{100 * share:.0f}%" for share in (found.removed.pruned, found.removed.full))
     least, most = (100 * end(each.pruned for each in found.draws) for end in (min, max))
     assert f"gets {without} of demo_outfit right instead of {all_heads}" in headline

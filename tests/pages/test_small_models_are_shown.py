@@ -10,9 +10,9 @@ from engine.accuracy.evaluation import Answers
 from engine.heads.induction import SCORES, InductionScores
 from engine.models.masks import parse_edits
 from engine.shapes import ModelShape
+from engine.views.accuracy import cut_lines
 from pages.ui.controls import controls
 from pages.ui.induction import charts, tables
-from pages.ui.prune.figure import cut_in_words
 
 
 def test_a_score_that_no_head_has_makes_a_sound_chart():
@@ -28,10 +28,10 @@ def test_a_score_that_no_head_has_makes_a_sound_chart():
 
 def test_questions_that_the_window_cuts_are_counted():
     answers = Answers((), np.zeros((3, 2)), np.zeros((3, 2), bool), np.array([0, 7, 1]), False)
-    assert cut_in_words(answers) == [
+    assert cut_lines(answers) == [
         "**2** of them do not fit the model's window: their first tokens, of the examples, are left out"
     ]
-    assert cut_in_words(Answers((), answers.log_likelihood_nats, answers.greedy, np.zeros(3, int), False)) == []
+    assert cut_lines(Answers((), answers.log_likelihood_nats, answers.greedy, np.zeros(3, int), False)) == []
 
 
 @pytest.mark.parametrize(("n_layers", "n_heads"), [(1, 1), (2, 4), (4, 8), (30, 9), (64, 72)])

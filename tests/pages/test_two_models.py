@@ -8,14 +8,14 @@ from scipy.stats import binomtest
 
 from engine.accuracy.evaluation import evaluation
 from engine.importance.layers import block_influence
-from engine.importance.rankings_of import orders_of
+from engine.importance.rankings_of import orders_of, pruning_of_second
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.progress import final
 from engine.questions.requests import get_requests, select
 from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
-from pages.ui.prune import second_model
+from pages.ui.prune.experiment import SECOND
 from tests.conftest import make_tiny_opt, some_of
 from tests.engine.fixtures import family_folder
 from tests.pages.conftest import (
@@ -56,8 +56,8 @@ def answers_of(at, spec, typed=""):
     """Plainly measured: what a model answers at the levels of the page."""
     x, session = experiment_of(at), runtime.session()
     target = session.target(spec)
-    other = second_model.SecondModel(x, target).x
-    mask = other.pruning.mask(final(orders_of(target, other.pruning).run(session)))
+    pruning = pruning_of_second(x.pruning, x.shape, target.shape)
+    mask = pruning.mask(final(orders_of(target, pruning).run(session)))
     return final(evaluation(target, x.questions, mask).run(session)).correct
 
 
@@ -68,7 +68,7 @@ def test_the_second_model_stands_beside_the_first_with_paired_numbers(open_app, 
     assert figure(at)[0] == f"{100 * first.mean():.1f}%", "the large figure stays the first model's"
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
     assert second_figure(at) == ("twin in fp32", f"{100 * second.mean():.1f}%")
-    assert f"answers **{only_first}**, only twin in fp32 **{only_second}**" in said(at)
+    assert f"right alone on {only_second}, wrong alone on {only_first}, of {N} questions" in said(at)
     [curve] = charts_of(at)
     drawn = frames_of(at)[0]["now"]
     assert list(drawn["model"]) == [LoadSpec(at.selectbox(key="model").value, "fp32").in_words, "twin in fp32"]
@@ -95,7 +95,7 @@ def test_nothing_of_a_second_model_is_there_before_it_is_chosen_or_after_one_cli
         [curve] = charts_of(at)
         return "Model" not in json.dumps(curve["layer"])  # no second line, and no legend
 
-    assert is_alone(open_app(**RANDOM)) and runtime.jobs().snapshot(second_model.SLOT) is None
+    assert is_alone(open_app(**RANDOM)) and runtime.jobs().snapshot(SECOND) is None
     at = open_app(against="bf16", **RANDOM)
     assert second_figure(at)[0].endswith(" in bf16") and "--against bf16" in at.code[0].value
     at.sidebar.selectbox(key="against").set_value(None)
@@ -107,7 +107,7 @@ def test_models_of_other_shapes_are_compared_at_the_same_levels_without_the_type
     assert "nothing of it is pruned in llama in fp32, whose parts are others" in said(at).replace("\\", "")
     second = answers_of(at, LoadSpec(str(unequal), "fp32"))
     assert second_figure(at) == ("llama in fp32", f"{100 * second.mean():.1f}%")
-    shown = runtime.jobs().snapshot(second_model.SLOT)
+    shown = runtime.jobs().snapshot(SECOND)
     assert shown.state == "done" and len(shown.value.full) == len(shown.value.pruned) == N
 
 
@@ -121,10 +121,7 @@ def test_the_curve_of_the_second_is_a_line_of_its_own_and_a_moving_slider_waits_
     assert mine["acc"].iloc[0] == pytest.approx(full.correct.mean())
     assert "Measure the curve of twin in fp32" not in labels(at)
     slide(at, "heads", 25, moving=True).run()
-    assert (
-        "twin in fp32: follows when you release the slider" in said(at)
-        and runtime.jobs().snapshot(second_model.SLOT) is None
-    )
+    assert "twin in fp32: follows when you release the slider" in said(at) and runtime.jobs().snapshot(SECOND) is None
     slide(at, "heads", 25)
     settled(at)
     second = answers_of(at, LoadSpec(str(twin), "fp32"))

@@ -13,5 +13,6 @@
 `carried`: the mask, shared between screens
 `drag_slider`: a slider that reports while it moves
 `heads`: links from a head's name to its page
+`coloring`: the switch that colors a map of heads and FFNs
 `texts`: the text of a screen
 """

@@ -11,6 +11,7 @@ import pandas as pd
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from engine.views.words import number as number
+from engine.views.words import p_in_words as p_in_words
 from engine.views.words import percent as percent
 from engine.views.words import plain as plain
 from engine.views.words import visible as visible
@@ -79,11 +80,6 @@ def written(frame: pd.DataFrame, **columns: Any) -> Any:
 def probability(p: float) -> str:
     """Such as "4.0%"; "< 0.1%" where it is less."""
     return "< 0.1%" if p < 0.001 else percent(p)
-
-
-def p_in_words(p: float) -> str:
-    """Returns text such as "p = 0.012"."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def p_value(p: float) -> str:

@@ -1,22 +1,22 @@
 """Prune screen: accuracy after pruning, measured, and estimated while a slider moves.
 
-`experiment`: the settings and their measurements
+`experiment`: the settings and their measurements, also as work for the worker
 `orders`: the pruning order that the screen opens with, and the button that measures one that takes long
-`jobs`: the screen's work for the worker
-`example`: one of the questions, the line that decides it, and where a head looks
-`found`: the stored results of an experiment
-`screen`: the state of one run of the page
-`dragging`: behavior while a slider moves
-`estimates`: estimates at the neighboring levels, also as text
+`results`: what is stored of one model
 `second_model`: the second model at the same levels, on the same questions
-`second_figure`: the second model next to the first one's figure, and under its curve
-`parts`: figure, curve, map and bars, and the measurements still missing
-`stories`: stories that set the controls, and their measurements
-`story`: a story on screen: a sentence, a small table, a verdict
-`panels`: the questions, savings of a mask, perplexity, the export
-`origin`: the source of its numbers
+`state`: what one run of the screen knows
+`schedule`: what it measures by itself, one step after the other
+`layout`: where each part stands, and what draws it, with and without a hand
+`parts`: figure, curve and map at rest, and the measurements still missing
+`drag`: the same while the slider moves
 `figure`: an accuracy as one large figure
-`charts`: accuracy over levels, the map of heads, the bars of FFNs
-`head_map`: the map of heads and the FFNs as a control: a click prunes or restores
+`charts`: accuracy over levels
+`around`: the curves of other tasks and the range of random orders, as far as they are stored
+`estimates`: estimates at the neighboring levels, also as text
+`head_map`: the map of heads and FFNs as a control: a click prunes or restores
+`example`: one of the questions, the line that decides it, and where a head looks
+`stories`: stories that set what is pruned, measure their claim, and say what came out
+`panels`: other tasks, the questions, savings of a mask, the export
+`origin`: the source of its numbers
 `tables`: data of charts and files, and text for screen readers
 """

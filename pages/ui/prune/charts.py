@@ -1,43 +1,52 @@
-"""Charts of the Prune screen: accuracy over levels, the map of heads, the bars of FFNs.
-
-Accuracies and levels are shares (0-1) in the frames and percent on the axes.
-"""
+"""The chart of the Prune screen: accuracy over levels. Accuracies and levels are shares (0-1) in the frames and percent
+on the axes."""
 
 import json
-from typing import Any
+from collections.abc import Sequence
 
 import altair as alt
 import pandas as pd
 
-from engine.views.colors import GREY, UNKNOWN, palette
+from engine.views.colors import MARK, palette
 from pages.ui.figures import charts
-from pages.ui.page.tables import RANK_TITLE
 
 SECOND = "second"  # the second model's line
-DOMAIN = palette(pruned="measured", now="now", full="full model", second=SECOND, estimate="estimate", chance="chance")
+OTHER, RANDOM = "other task", "random orders"
+DOMAIN = palette(
+    pruned="measured", now="now", full="full model", second=SECOND, estimate="estimate", other=OTHER, random=RANDOM,
+    chance="chance",
+)  # fmt: skip
 COLOUR = alt.Color("series:N", scale=alt.Scale(domain=DOMAIN), legend=None)
 PATTERNS = {"full model": [7, 4], "chance": [2, 4], "estimate": [5, 4]}
 DASHED = alt.Scale(domain=DOMAIN, range=[PATTERNS.get(series, [1, 0]) for series in DOMAIN])
 DASHES = alt.StrokeDash("line:N", scale=DASHED, legend=None)  # of "series" Vega would join its legend with the colors'
 LEVELS = [level / 10 for level in range(11)]
 NAMES_PX = 36  # to the right of the curve, for the names of the lines; on screen Streamlit adds it twice
-STATE = f"rank:Q|{RANK_TITLE}; state:N|State"
 GAP = 0.2  # between two measured levels, above which no line claims what is in between
-ACCURACY_LOST = "Accuracy lost without it"  # the one score of FFNs that is a share
 NONE = pd.DataFrame(columns=["level", "estimated", "low", "high", "trusted"])
 Pair = tuple[pd.DataFrame, pd.DataFrame]
 NEITHER: Pair = (NONE, NONE)
+NOTHING_AROUND: Pair = (pd.DataFrame(columns=["task", "level", "acc"]), pd.DataFrame(columns=["level", "low", "high"]))
 
 
 def accuracy_curve(
-    points: pd.DataFrame, now: pd.DataFrame, full: float | None, chance: float, x_title: str, dashed: Pair = NEITHER
+    points: pd.DataFrame,
+    now: pd.DataFrame,
+    full: float | None,
+    chance: float,
+    x_title: str,
+    dashed: Pair = NEITHER,
+    around: Pair = NOTHING_AROUND,
+    first_loss: Sequence[float] = (),
 ) -> charts.Picture:
     """Returns accuracy against pruning level, with 95% intervals; `points` and `now` have level, acc, low, high, n,
     pruned.
 
     `now` is the current position: one row, or none before the first measurement there. `dashed` are estimates, along
     the curve and where the slider moves (level, estimated, low, high, trusted), in a series of their own. Of two models
-    both frames have also `series` (measured, now or SECOND) and `model`, which a legend names then.
+    both frames have also `series` (measured, now or SECOND) and `model`, which a legend names then. `around`: the
+    curves of other tasks (task, level, acc), and the range of random orders (level, low, high). `first_loss`: the level
+    to mark, or none.
     """
     lines = [("chance", chance, full is not None and chance > full)]
     lines += [] if full is None else [("full model", full, chance <= full)]
@@ -49,9 +58,10 @@ def accuracy_curve(
     points = points.assign(shape=points["series"]).sort_values(["series", "level"])
     through = _through(points, now)
     along, hand = (frame.assign(series="estimate", line="estimate") for frame in dashed)
-    return charts.picture(
-        _curve(x_title, models), points=points, through=through, now=now, lines=named, estimates=along, hand=hand
-    )
+    others, band = (frame.assign(series=series) for frame, series in zip(around, (OTHER, RANDOM), strict=True))
+    frames = {"points": points, "through": through, "now": now, "lines": named, "estimates": along, "hand": hand}
+    frames |= {"others": others, "band": band, "break": pd.DataFrame({"level": [*first_loss], "top": 1.0})}
+    return charts.picture(_curve(x_title, models), **frames)
 
 
 def _through(points: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
@@ -92,8 +102,19 @@ def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template
     here = charts.named_chart("now").encode(x=x, color=colour, tooltip=tooltip)
     estimated = charts.named_chart("estimates").encode(x=x, color=colour, tooltip=about)
     hand = charts.named_chart("hand").encode(x=x, color=colour, tooltip=about)
+    others = charts.named_chart("others").encode(x=x, y=y, color=colour, detail="task:N", tooltip=charts.tips(
+        "task:N|Task; level:Q|Pruned|.0%; acc:Q|Questions right|.1%"))  # fmt: skip
+    band = charts.named_chart("band").encode(x=x, y=y_low, y2="high:Q", color=colour, tooltip=charts.tips(
+        "level:Q|Pruned|.0%; low:Q|Random orders from|.1%; high:Q|to|.1%"))  # fmt: skip
+    broken = charts.named_chart("break").encode(x=x, tooltip=charts.tips("level:Q|First detectable loss at|.0%"))
     layers = [
+        band.mark_area(opacity=0.2),
+        others.mark_line(strokeWidth=1, opacity=0.6),
         *_lines(y, colour),
+        broken.mark_rule(strokeWidth=1.5, color=MARK),
+        charts.written(
+            broken.encode(y=alt.Y("top:Q", title="Questions right"), text=alt.value("first loss")), 11, dy=-6
+        ),
         estimated.mark_area(opacity=0.15).encode(y=y_low, y2="high:Q"),
         estimated.mark_line(strokeWidth=1.5, opacity=0.8).encode(y=y_estimated, strokeDash=DASHES),
         through.mark_line(strokeWidth=2, opacity=0.55).encode(y=y, detail="run:N"),
@@ -111,49 +132,6 @@ def _models(rows: pd.DataFrame) -> tuple[tuple[str, str], ...]:
     """Returns (series of its line, name) of each model in these rows."""
     named = rows.assign(series=rows["series"].replace("now", "measured")).drop_duplicates("series")
     return tuple(zip(named["series"], named["model"], strict=True))
-
-
-def head_map(frame: pd.DataFrame, title: str = "Importance") -> charts.Picture:
-    """Returns layers x heads, pruned ones crossed; `frame`: layer, head, name, score (or nan), rank, pruned, state."""
-    known = bool(frame["score"].notna().any())
-    top = (float(frame["score"].max()) or 1.0) if known else 1.0
-    return charts.picture(_head_map(title, int(frame["layer"].max()) + 1, known, top), heads=frame)
-
-
-@charts.kept
-def _head_map(title: str, n_layers: int, known: bool, top: float) -> charts.Template:
-    row_px = charts.row_height(n_layers)
-    base = charts.head_grid(f"score:Q|{title}|{charts.MAGNITUDE}", STATE)
-    # most heads score far below the best few; the root keeps them apart, and zero stays zero
-    scale = alt.Scale(type="sqrt", domain=[0, top])
-    legend = alt.Legend(format=charts.ROUGHLY, tickCount=3, gradientLength=row_px * n_layers)
-    colour = alt.Color("score:Q", title=title, scale=scale, legend=legend) if known else alt.value(UNKNOWN)
-    cells = base.mark_rect(**charts.CELL).encode(color=colour)
-    return charts.template(row_px * n_layers + charts.AXIS_PX, cells, *charts.crosses(base, row_px))
-
-
-def ffn_bars(frame: pd.DataFrame, title: str = ACCURACY_LOST) -> charts.Picture:
-    """Returns one bar per layer, or a thin line before any score, pruned ones crossed; `frame`: layer, name, score
-    (or nan), rank, pruned, state."""
-    known = bool(frame["score"].notna().any())
-    shown = frame if known else frame.assign(score=1.0)
-    low, high = min(0.0, float(shown["score"].min())), max(0.0, float(shown["score"].max()))
-    return charts.picture(_ffn_bars(title, int(frame["layer"].max()) + 1, known, low, high or 1.0), ffns=shown)
-
-
-@charts.kept
-def _ffn_bars(title: str, n_layers: int, known: bool, low: float, high: float) -> charts.Template:
-    row_px = charts.row_height(n_layers)
-    form = ".2~%" if title == ACCURACY_LOST else charts.MAGNITUDE
-    axis, scale = alt.Axis(tickCount=3, format=form) if known else None, alt.Scale(domain=[low, high], nice=True)
-    x = alt.X("score:Q", title=title if known else None, scale=scale, axis=axis)
-    tooltip = charts.tips("name:N|FFN", *([f"score:Q|{title}|{form}"] if known else []), STATE)
-    base = charts.named_chart("ffns").encode(y=charts.layer_rows(), tooltip=tooltip)
-    look: dict[str, Any] = {} if known else {"color": GREY}
-    fill = alt.condition("datum.pruned", alt.value(0.12), alt.value(0.9)) if known else alt.value(1)
-    bars = base.mark_bar(strokeWidth=1, height={"band": 0.72 if known else 0.05}, **look).encode(x=x, opacity=fill)
-    crosses = charts.crosses(base.encode(x=alt.datum(0.0 if known else 0.5)), row_px)
-    return charts.template(row_px * n_layers + (charts.AXIS_PX if known else 0), bars, *crosses)
 
 
 def _lines(y: alt.Y, colour: alt.Color) -> list[alt.Chart]:

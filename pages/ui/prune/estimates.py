@@ -1,62 +1,33 @@
 """The effect of pruning at the neighboring levels, estimated without a forward pass, also as text.
 
-No streamlit here. An estimate is a `Level`, drawn in its own series: nothing here is a measured accuracy,
-except `EstimateLine.measured`.
+An estimate is a `Level` (engine.views.estimates), drawn in its own series.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from engine.importance.estimates import (
-    MIN_LEVELS,
-    TRUSTED_ERROR,
-    Calibration,
-    Check,
-    Gradients,
-    check,
-    estimate,
-    gradients,
-)
+from engine.composed import deferred
+from engine.importance.estimates import Calibration, Check, Gradients, check, estimate, gradients
 from engine.importance.rankings import n_pruned
 from engine.importance.rankings_of import RANKED, Axis, Orders
 from engine.importance.rules import Evidence
 from engine.models.masks import Mask
 from engine.models.session import Session
+from engine.views.estimates import EstimateLine, Level, short
 from pages.ui.page.defaults import AXES, LEVEL_NOUNS, LEVELS
+from pages.ui.page.runtime import session, store
 from pages.ui.page.tables import level_percent, mask_in_words, percent, whole_percent
+from pages.ui.page.work import Action, Work
 from pages.ui.prune.experiment import Experiment
 
+SLOT = "estimates"
 STEPS_PERMILLE = range(0, 1001, 50)
 COLUMNS = ["level", "estimated", "low", "high", "trusted"]
-
-
-@dataclass(frozen=True)
-class Level:
-    """The estimate at one level: accuracy 0-1, the absolute error to expect (None: unknown), whether to trust it.
-    `shown`: whether it may be shown as a figure; if not, it is described as text (`trust`). `between`: text about the
-    measured levels next to it, if they differ too much for an estimate."""
-
-    estimated: float
-    error: float | None
-    trusted: bool
-    shown: bool = True
-    between: str = ""
-
-
-@dataclass(frozen=True)
-class EstimateLine:
-    """Along one axis, everything else as it is (`of`, a `curve_key`): estimates, and accuracies that were measured on
-    enough questions, 0-1. `contradiction`: the measured level at which the bare estimate is furthest off, too far."""
-
-    of: str = ""
-    estimated: Mapping[int, Level] = field(default_factory=dict)
-    measured: Mapping[int, float] = field(default_factory=dict)
-    n_levels: int = 0  # measured levels that the estimates are corrected by
-    contradiction: tuple[int, Check] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +55,18 @@ def read_estimates(x: Experiment, known: Evidence, session: Session) -> Estimate
         if not x.at(axis, 1000).pruning.missing(known)
     }
     return Estimates(**lines, has_gradients=True)
+
+
+def estimates_work(x: Experiment, known: Evidence) -> Work[Estimates]:
+    """Returns the work that reads the stored estimates; again when something was stored."""
+    read = partial(read_estimates, x, known, session())
+    return Work(SLOT, "Estimates", Action.of(f"{x.key} {store().n_puts}", read, reads=True), 1)
+
+
+def gradients_work(x: Experiment) -> Work[Any]:
+    """Returns the work that measures the estimates' gradients, after everything else; only the store keeps them."""
+    found = deferred(x.target, ("gradients", x.questions), lambda session: gradients(x.target, x.questions))
+    return Work("gradients", f"Estimates of {x.task.title}", found.map(lambda found: None), 3, while_seen=True)
 
 
 def _estimate_line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, session: Session) -> EstimateLine:
@@ -172,44 +155,6 @@ def texts(x: Experiment, axis: Axis, known: Evidence, line: EstimateLine) -> dic
     return said
 
 
-def short(level: Level) -> str:
-    """Returns text such as "41% ± 3", "41%, unchecked", "unreliable"."""
-    if not level.shown:
-        return "unreliable"
-    value = whole_percent(level.estimated)
-    return f"{value}, unchecked" if level.error is None else f"{value} ± {100 * level.error:.0f}"
-
-
-def trust(line: EstimateLine, permille: int) -> str:
-    """Describes whether the line's estimate at a level is reliable, and why."""
-    level = line.estimated[permille]
-    if level.between:
-        return f"No estimate on a steep part: measured {level.between}."
-    if not level.shown:
-        return f"The fast estimate is **unreliable**: {_describe_doubt(line, level)}."
-    if level.error is None:
-        return f"How far it is off is not known: that takes {MIN_LEVELS} measured levels, on both sides of it."
-    return f"Expected to be {100 * level.error:.1f} points off, going by the measured levels."
-
-
-def describe_preview(line: EstimateLine, permille: int) -> tuple[str, str] | None:
-    """Returns a caption of the dashed line at the slider's position, and its help; None without a dashed line."""
-    left_out = sum(not level.shown for level in line.estimated.values())
-    if left_out == len(line.estimated):
-        return None
-    level, words, about = line.estimated.get(permille), "Dashed: fast estimate", ["Not calibrated."]
-    if line.n_levels:
-        about = [f"Calibrated on {line.n_levels} measured level{'s' * (line.n_levels > 1)}."]
-    if level is not None and permille not in line.measured:
-        words += f", {short(level)} at this level"
-        about.append(trust(line, permille))
-    if any(level.shown and level.error is None for level in line.estimated.values()):
-        about.append("Unchecked beyond the measured levels." if line.n_levels >= MIN_LEVELS else "Unchecked.")
-    if left_out:
-        about.append(f"Hidden at {left_out} of {len(line.estimated)} levels where unreliable.")
-    return f"{words}.", " ".join(about)
-
-
 def line_frame(line: EstimateLine) -> pd.DataFrame:
     """Returns one row per level, shares 0-1, nan where the estimate is not to be shown; `low` and `high` are the error
     to expect, nan where that is unknown."""
@@ -221,16 +166,6 @@ def hand_frame(line: EstimateLine, permille: int, shown_at: int) -> pd.DataFrame
     level = line.estimated.get(permille)
     rows = [_row(permille, level)] if level is not None and level.shown else []
     return pd.DataFrame(rows, columns=COLUMNS).assign(level=shown_at / 1000)
-
-
-def _describe_doubt(line: EstimateLine, level: Level) -> str:
-    if level.error is not None:
-        limit = f"more than {100 * TRUSTED_ERROR:.0f}"
-        return f"expected to be {100 * level.error:.1f} points off, {limit}"
-    assert line.contradiction is not None  # what else would keep an unchecked estimate from being shown
-    at, check = line.contradiction
-    said, right = map(whole_percent, (check.estimated, check.measured))
-    return f"with {level_percent(at)} pruned it is {said}, where {right} was measured"
 
 
 def _row(permille: int, level: Level) -> dict[str, Any]:

@@ -4,7 +4,6 @@ link to where an induction head looks.
 Where the head looks is measured on the embedded model alone, whose copying tasks are made for it.
 """
 
-import re
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -19,34 +18,17 @@ from engine.models.masks import Mask, parse_heads
 from engine.models.session import Target
 from engine.progress import Progress
 from engine.questions.requests import Question
-from engine.questions.tasks import task_info
 from engine.studies.removal import found_heads
 from engine.texts.passages import text_digest
+from engine.views.questions import Copied, decided_by, example_words, prompt_of
 from pages.ui.controls.texts import open_attention
-from pages.ui.page.runtime import in_memory, session
-from pages.ui.page.tables import plain, whole_percent
-from pages.ui.page.work import Work, under_way
-from pages.ui.prune import dragging
+from pages.ui.page.tables import whole_percent
+from pages.ui.page.work import Work
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
-from pages.ui.prune.jobs import MEASURING
-from pages.ui.prune.panels.questions import choices, shorten
 
 SLOT, PRIORITY = "example", 4
-COPYING = ("examples", "copying")  # needs of tasks whose answer is copied from the prompt (TaskInfo.needs)
-TAIL = 110  # characters of the prompt
 LEAST_LOOK = 0.1  # share of its attention from which a head is said to look at a word
 LOOK_HELP = "Opens the Attention screen at this question, this head, and the token that it looks from."
-PART = re.compile(r"[^\n]+")  # a line of the prompt
-WORD = re.compile(r"\w+")
-
-
-@dataclass(frozen=True)
-class Copied:
-    """The occurrence of the right answer that decides a question: character offsets in the prompt of the `word` and of
-    its `line`."""
-
-    word: tuple[int, int]
-    line: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -60,7 +42,7 @@ class Example:
     @property
     def prompt(self) -> str:
         """Returns the text that the model continues."""
-        return _prompt(self.question)
+        return prompt_of(self.question)
 
 
 @dataclass(frozen=True)
@@ -72,22 +54,6 @@ class Look:
     head: str
     share: float
     token: int
-
-
-def copied(question: Question) -> Copied | None:
-    """Returns the occurrence of the right answer in the line that has most words in common with the question itself,
-    the last of equals; None if the prompt does not contain it."""
-    prompt, answer = _prompt(question), question.continuations[question.golds[0]].strip()
-    if not answer:
-        return None
-    lines = [part.span() for part in PART.finditer(prompt)]
-    own = {*WORD.findall(prompt[slice(*lines[-1])])} if lines else set()
-    found = []
-    for line in lines:
-        for match in re.finditer(rf"(?<!\w){re.escape(answer)}(?!\w)", prompt[slice(*line)]):
-            word = line[0] + match.start(), line[0] + match.end()
-            found.append((len(own & {*WORD.findall(prompt[slice(*line)])}), Copied(word, line)))
-    return max(found, key=lambda each: (each[0], each[1].word))[1] if found else None
 
 
 def look(target: Target, prompt: str, at: Copied) -> Measurement[Look]:
@@ -112,19 +78,17 @@ def look(target: Target, prompt: str, at: Copied) -> Measurement[Look]:
     return composed(target, ("look", text_digest(prompt), at), body, 3)
 
 
-def look_ahead(x: Experiment, measured: AnswersSoFar) -> Look | None:
-    """Returns where an induction head looks in the example question, for a copying task of the embedded model; measured
-    once nothing else is."""
+def look_of(x: Experiment, measured: AnswersSoFar) -> Measurement[Look] | None:
+    """Returns the measurement of the Look in the example question; None but for a copying task of the embedded
+    model."""
     shown = example(x, measured)
-    at = decided_by(x, shown.question) if x.target.spec.is_demo else None
-    if at is None:
-        return None
-    wanted = look(x.target, shown.prompt, at)
-    found = wanted.stored(session())
-    is_idle = not dragging.moving() and not under_way([*MEASURING, "estimates", "perplexity"])
-    if found is None and is_idle and x.is_complete(measured) and in_memory(x.target.spec):
-        Work(SLOT, "Example question", wanted, PRIORITY, while_seen=True).start_ahead()
-    return found if found is not None and found.share >= LEAST_LOOK else None
+    at = decided_by(x.task, shown.question) if x.target.spec.is_demo else None
+    return None if at is None else look(x.target, shown.prompt, at)
+
+
+def look_work(wanted: Measurement[Look]) -> Work[Look]:
+    """Returns the work that measures a Look."""
+    return Work(SLOT, "Example question", wanted, PRIORITY, while_seen=True)
 
 
 def example(x: Experiment, measured: AnswersSoFar) -> Example:
@@ -138,35 +102,11 @@ def example(x: Experiment, measured: AnswersSoFar) -> Example:
     return Example(place, question, bool(lost))
 
 
-def example_in_words(x: Experiment, measured: AnswersSoFar, of: Example) -> str:
-    """Returns the question with its choices, the right one bold, both models' answers, and the line that decides it;
-    Markdown."""
-    place, question, prompt = of.place, of.question, of.prompt
-    at = decided_by(x, question)
-    own = prompt.rfind("\n") + 1
-    is_within = at is not None and at.line[0] == own  # the question itself has the word
-    begins = own if is_within else question_start(prompt)
-    asked = "…" if begins and prompt[begins - 1] != "\n" else ""
-    asked += _marked(prompt, begins, len(prompt), at if is_within else None)
-    named = [plain(shorten(choice)) for choice in choices(question)]
-    offered = " · ".join(f"**{name}**" if choice in question.golds else name for choice, name in enumerate(named))
-    title = "A lost question" if of.is_lost else "One of the questions"
-    words = f"**{title}:** “{asked} …” {offered}"
-    said = [(who, answers) for who, answers in (("full", measured.full), ("pruned", measured.pruned)) if answers]
-    if len(named) > 1 and said and all(len(answers) > place for _, answers in said):
-        if measured.pruned is measured.full:
-            said = said[:1]
-        words += f" ({', '.join(f'the {who} model: {named[int(answers.predicted[place])]}' for who, answers in said)})"
-    if at is not None and not is_within:
-        words += f"  \n**Decided by:** “{_marked(prompt, *at.line, at)}”"
-    return f":small[{words}]"
-
-
 def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> None:
     """Draws the question, and the link to the Attention screen."""
     of = example(x, measured)
-    st.markdown(example_in_words(x, measured, of))
-    if found is None or found.digest != text_digest(of.prompt):
+    st.markdown(example_words(x.task, of.place, of.question, of.is_lost, measured.full, measured.pruned))
+    if found is None or found.digest != text_digest(of.prompt) or found.share < LEAST_LOOK:
         return
     label = f"{found.head} looks at that word ({whole_percent(found.share)})"
     [(layer, head)] = parse_heads(found.head, x.shape)
@@ -174,33 +114,3 @@ def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> N
         label = f"In the full model, {label}"
     if st.button(label, icon=":material/visibility:", type="tertiary", key="example look", help=LOOK_HELP):
         open_attention(f"A question of {x.task.title}", of.prompt, found.head, found.token)
-
-
-def decided_by(x: Experiment, question: Question) -> Copied | None:
-    """Returns the copied word of a question; None for tasks whose answers are not copied, or are at other examples."""
-    needs = task_info(x.task.name).needs
-    is_elsewhere = needs == "examples" and x.task.labels == "shuffled"
-    return copied(question) if needs in COPYING and not is_elsewhere else None
-
-
-def question_start(prompt: str) -> int:
-    """Returns where the question begins after the examples; if it is long, the first of its last words."""
-    block = prompt.rfind("\n\n") + 2 if "\n\n" in prompt else 0
-    space = re.compile(r"\s+").search(prompt, len(prompt) - TAIL) if len(prompt) - block > TAIL else None
-    return space.end() if space is not None else max(block, len(prompt) - TAIL)
-
-
-def _prompt(question: Question) -> str:
-    return question.contexts[question.golds[0]].rstrip()
-
-
-def _marked(prompt: str, begins: int, ends: int, at: Copied | None) -> str:
-    """Returns a part of the prompt in one line, with the copied word marked; Markdown."""
-    if at is None:
-        return _one_line(prompt[begins:ends])
-    before, word, after = prompt[begins : at.word[0]], prompt[slice(*at.word)], prompt[at.word[1] : ends]
-    return f"{_one_line(before)}:violet-background[{plain(word)}]{_one_line(after)}"
-
-
-def _one_line(text: str) -> str:
-    return plain(re.sub(r"\s*\n\s*", " / ", text))

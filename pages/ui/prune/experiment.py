@@ -1,9 +1,9 @@
-"""The settings of the Prune screen, an `Experiment`, and its measurements.
+"""The settings of the Prune screen, an `Experiment`, and its measurements, also as work for the worker.
 
-No streamlit here: everything can be tested as plain functions.
+Nothing is drawn here: everything can be tested as plain functions.
 """
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -26,7 +26,10 @@ from engine.timing.workload import all_characters, kept_share
 from pages.ui.downloads.origin import of_model, of_pruning, of_task
 from pages.ui.page.defaults import RANKING_QUESTIONS, SAMPLE
 from pages.ui.page.tables import level_percent
+from pages.ui.page.work import Work
 
+ACCURACY, CURVE = "accuracy", "curve"  # slots
+SECOND, SECOND_CURVE = "second model", "curve of the second model"  # the same of the second model
 LEVELS_PERMILLE = range(0, 1001, 100)
 Curve = dict[int, tuple[Mask, Answers]]  # by level, for the levels with enough answers
 
@@ -142,8 +145,8 @@ class Experiment:
 
 
 def accuracies(x: Experiment, mask: Mask | None, second: str = "") -> Measurement[AnswersSoFar]:
-    """Returns the AnswersSoFar: the full model's, then the order if the `mask` is not known without it, then the pruned
-    model's. Of a `second` model, which this names, the full model's come last."""
+    """Returns the AnswersSoFar: the order if the `mask` is not known without it, then the pruned model's, then the full
+    one's. `second`: the name of the model, if it is the second one."""
     n, full, at = x.questions.n, Mask.full(x.shape), x.pruning
     gone = n_passes(x.shape, at.ranking.layers_by, at.n_layers_dropped) / 2
     passes = 2 * (at.heads_permille > 0) + x.shape.n_layers / 2 * (at.ffns_permille > 0) + gone  # of a question, about
@@ -163,21 +166,16 @@ def accuracies(x: Experiment, mask: Mask | None, second: str = "") -> Measuremen
                 yield replace(step, value=found)
 
         run.total = n if mask == full else 2 * n + ranking
-        if not second:
-            yield from answered("full", full)
         if mask is None and run.measures:
             wanted, label = orders_of(x.target, at, x.data_dir, x.train), f"{of}ranking" if second else ""
             orders = yield from run.part(wanted, ranking, label, counts=False)
             found = replace(found, mask=None if orders is None else at.mask(orders))
         if found.mask is None:
             run.expect(f"{of}pruned model", partial(x.workload, None))
-            return found
-        if found.mask.is_full and found.full is not None:
-            return replace(found, pruned=found.full)
-        yield from answered("pruned", found.mask)
-        if second:
-            yield from answered("full", full)
-        return found
+        elif not found.mask.is_full:  # a larger model's full answers may take as long again
+            yield from answered("pruned", found.mask)
+        yield from answered("full", full)
+        return replace(found, pruned=found.full) if found.mask is not None and found.mask.is_full else found
 
     return composed(x.target, ("accuracy", x.key), body)
 
@@ -207,6 +205,23 @@ def curve(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int] = LE
         return found
 
     return composed(x.target, ("curve", x.curve_key(axis)), body)
+
+
+def accuracy_work(x: Experiment, mask: Mask | None, second: str = "") -> Work[AnswersSoFar]:
+    """Returns the work that measures the experiment; of a `second` model, which this names, after the first one's."""
+    slot, title, priority = (SECOND, f"Accuracy of {second}", 2) if second else (ACCURACY, "Accuracy", 0)
+    return Work(slot, title, accuracies(x, mask, second), priority, while_seen=True, about=x.task.title)
+
+
+def curve_work(x: Experiment, axis: Axis, known: Evidence, second: str = "") -> Work[Curve]:
+    """Returns the work that measures every tenth of one level; `second`: the name of the model, if it is the second."""
+    slot, title = (SECOND_CURVE, f"Curve of {second}") if second else (CURVE, "Curve")
+    return Work(slot, title, curve(x, axis, known), 1, takes=forecast(x), about=x.task.title)
+
+
+def forecast(x: Experiment) -> Callable[[], None] | None:
+    """Returns the `takes` of work on train questions, unknown until they are rendered: a page must not wait for it."""
+    return None if x.train is not None else lambda: None
 
 
 def request(x: Experiment) -> Evaluate:

@@ -9,15 +9,19 @@ import streamlit as st
 
 from engine.importance.rankings_of import RANKED, Axis, orders_of
 from engine.importance.rules import QUICK, Evidence
+from engine.measurement import Measurement
+from engine.models.session import Target
 from engine.progress import in_time
 from pages.ui.controls.study import is_to_set, set_study
-from pages.ui.page.defaults import ORDER
-from pages.ui.page.runtime import budget_s, session, store
+from pages.ui.page.defaults import NOUNS, ORDER
+from pages.ui.page.job_words import LONG_S
+from pages.ui.page.runtime import budget_s, first_figure_s, session, store
 from pages.ui.page.tables import plain
 from pages.ui.page.work import ASKED, Work
-from pages.ui.prune.experiment import Experiment
-from pages.ui.prune.jobs import SLOW_ORDER, forecast, forecast_seconds, is_short
+from pages.ui.prune.experiment import Experiment, forecast
 
+ORDERS: dict[Axis, str] = {"heads": "order of heads", "ffns": "order of FFNs"}  # slots
+SLOW_ORDER = "slow order"  # the slot of an order that is measured at a click
 OPENED = "prune opened with"  # in the session: model and task of the last run, and the order that the screen set last
 MEASURE_HELP = "Sets the pruning order, and measures it in the background."
 
@@ -93,6 +97,30 @@ def order_work(x: Experiment) -> Work[Evidence]:
     missing = x.pruning.missing(Evidence())
     title = f"Ranking {' and '.join(dict.fromkeys(RANKED[name] for name in missing))}"
     return Work(SLOW_ORDER, title, x.evidence(missing, x.pruning.n_layers_dropped), ASKED, takes=forecast(x))
+
+
+def ranking_work(x: Experiment, axis: Axis) -> Work[Evidence]:
+    """Returns the work that measures the order of one axis, so that it is known before its slider moves."""
+    title = f"Ranking {NOUNS[axis]}"
+    return Work(ORDERS[axis], title, order_evidence(x, axis), 2, True, forecast(x), about=x.task.title)
+
+
+def order_evidence(x: Experiment, axis: Axis) -> Measurement[Evidence]:
+    """Returns the measurement of the scores that order one axis."""
+    return x.evidence(Evidence().missing(x.pruning.ranking.name, axis == "heads", axis == "ffns"))
+
+
+def forecast_seconds(wanted: Measurement[Any]) -> float:
+    """Returns the forecast seconds of the missing records: by timed passes of the model, else by its size."""
+    return wanted.left(session()).seconds_by_size(store(), wanted.target)
+
+
+def is_short(target: Target, takes_s: float | None) -> bool:
+    """Returns whether work that a setting needs starts without a click: its forecast is within what a screen measures
+    by itself, or unknown for the embedded model."""
+    if takes_s is None:
+        return target.spec.is_demo
+    return takes_s <= max(LONG_S, first_figure_s())
 
 
 def draw_long_order(x: Experiment, known: Evidence, axis: Axis) -> None:

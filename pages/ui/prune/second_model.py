@@ -1,55 +1,94 @@
 """The second model of the Prune screen: the same levels in its own order, on the questions that the first answers."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import streamlit as st
 
 from engine.accuracy.evaluation import ModelComparison, accuracy, compared
 from engine.importance.rankings_of import Axis, pruning_of_second, same_parts
 from engine.models.session import Target
-from engine.statistics import MIN_QUESTIONS
+from engine.views.accuracy import compared_words
 from pages.ui.downloads.origin import Origin
-from pages.ui.page.tables import number, p_in_words, percent, percents, plain
-from pages.ui.page.work import Work
-from pages.ui.prune import dragging
+from pages.ui.page.marks import mark
+from pages.ui.page.tables import percent, percents, plain
 from pages.ui.prune.charts import SECOND
-from pages.ui.prune.experiment import AnswersSoFar, Experiment, accuracies, request
-from pages.ui.prune.found import Found
+from pages.ui.prune.estimates import pruned_in_words
+from pages.ui.prune.experiment import AnswersSoFar, Experiment, accuracies, accuracy_work, curve_work, request
 from pages.ui.prune.orders import takes_long
-from pages.ui.prune.tables import now_point
+from pages.ui.prune.results import Results, read_results
+from pages.ui.prune.tables import lacks_levels, now_point
 
-SLOT, CURVE = "second model", "curve of the second model"
-PRIORITY = 2  # after the first model's figure
+if TYPE_CHECKING:
+    from pages.ui.prune.state import PruneState
+
+HELP = (
+    "The same questions, each model pruned at the levels above in its own order: of layers, too, each drops the same "
+    "share, by its own order. Right alone: questions that only this one answers; p is McNemar's exact test of those, "
+    "the interval of the difference is Bonett and Price's. Chosen in the sidebar, under “Compare with”."
+)
+CURVE_HELP = "Every tenth of this level by the second model, in the background."
 
 
-class SecondModel(Found):
-    """The second model's stored results at the levels of the `first` one's experiment. `names`: of the first and of
-    the second."""
+@dataclass(frozen=True, kw_only=True)
+class SecondModel(Results):
+    """The second model's results.
 
-    def __init__(self, first: Experiment, second: Target) -> None:
-        self.names = first.target.spec.in_words, second.spec.in_words
-        pruning, self.note = pruning_of_second(first.pruning, first.shape, second.shape), ""
-        super().__init__(replace(first, target=second, pruning=pruning), self.names[1])
-        if first.pruning.typed.text() and not same_parts(first.shape, second.shape):
-            self.note = f"“Prune these as well” names parts of {self.names[0]}; nothing of it is pruned in "
-            self.note += f"{self.names[1]}, whose parts are others."
+    `names`: of the first and of the second
+    `note`: what the typed mask does not prune of it, or ""
+    """
+
+    names: tuple[str, str]
+    note: str
 
     @property
     def asks(self) -> bool:
         """Returns whether its own order is missing and takes long, so that it is measured at a click."""
         return self.mask is None and takes_long(self.x)
 
-    @property
-    def work(self) -> Work[AnswersSoFar]:
-        """Returns the work that measures it."""
-        answers = accuracies(self.x, self.mask, self.names[1])
-        return Work(SLOT, f"Accuracy of {self.names[1]}", answers, PRIORITY, while_seen=True)
 
-    @property
-    def answers(self) -> AnswersSoFar:
-        """Returns the answers so far: the pruned model's, then the full one's."""
-        return self.work.found or self.stored
+def read_second(first: Experiment, axis: Axis, second: Target) -> SecondModel:
+    """Returns the second model's results at the levels of the first one's experiment."""
+    names, note = (first.target.spec.in_words, second.spec.in_words), ""
+    x = replace(first, target=second, pruning=pruning_of_second(first.pruning, first.shape, second.shape))
+    if first.pruning.typed.text() and not same_parts(first.shape, second.shape):
+        note = f"“Prune these as well” names parts of {names[0]}; nothing of it is pruned in {names[1]}, whose parts "
+        note += "are others."
+    found: dict[str, Any] = read_results(x, axis, names[1])
+    return SecondModel(**found, names=names, note=note)
+
+
+def draw(state: "PruneState") -> None:
+    """Draws the second model's results so far, if one is chosen, or the button that measures it."""
+    of, found = state.second_model, state.measured
+    if of is None:
+        return
+    second, name = of.measured, plain(of.second)
+    if (both := pair(found, second)) is not None:
+        st.metric(f"{name}: questions right", percent(both.second.acc))
+        said = [*lines(found, second, of.names), pruned_in_words(of.x, of.known, second.mask)]
+        st.markdown("  \n".join(f":small[{line}]" for line in said), help=HELP)
+        progress = "measured" if of.x.is_complete(second) else "measuring"
+        mark("second figure", progress, model=of.second, questions=len(second.pruned or ()), of=of.x.questions.n)
+    if of.note:
+        st.caption(plain(of.note))
+    if not state.x.is_complete(found):
+        st.caption(f"{name} follows once {plain(of.names[0])} is measured.")
+    elif not of.x.is_complete(second):
+        work = accuracy_work(of.x, of.mask, of.second)
+        if not work.line() and of.asks:
+            work.offer(f"Measure {name}", "compare_arrows", "Its own order first, then its answers.")
+
+
+def draw_curve_line(of: SecondModel | None) -> None:
+    """Draws the progress of the second model's curve, or the button that measures it."""
+    if of is None:
+        return
+    work = curve_work(of.x, of.axis, of.known, of.second)
+    if not work.line() and lacks_levels(of.points):
+        work.offer(f"Measure the curve of {plain(of.second)}", "timeline", CURVE_HELP)
 
 
 def pair(first: AnswersSoFar, second: AnswersSoFar) -> ModelComparison | None:
@@ -75,59 +114,39 @@ def rows(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> pd.
     return pd.DataFrame(found).assign(**more, p_mcnemar=both.change.p_mcnemar)
 
 
-def in_words(both: ModelComparison, names: Sequence[str]) -> str:
-    """Returns text such as "**demo in fp32 answers 4.0 points more** than demo in int8, 95% interval 0.3 to 7.9 (p =
-    0.041)"."""
-    low, high = (100 * end for end in both.change.interval)
-    first, second = map(plain, names)
-    if both.change.n < MIN_QUESTIONS:
-        return f"{both.change.n} questions are too few for a verdict (at least {MIN_QUESTIONS})"
-    if not both.change.is_clear:
-        ends = f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}"
-        return f"**No detectable difference**: {second} less {first} may be {ends} points " + _p(both)
-    more, ends = ("more", (low, high)) if both.change.difference > 0 else ("fewer", (-high, -low))
-    points, (low, high) = number(100 * abs(both.change.difference), 1), (number(end, 1) for end in ends)
-    return f"**{second} answers {points} points {more}** than {first}, 95% interval {low} to {high} {_p(both)}"
-
-
-def _p(both: ModelComparison) -> str:
-    return f"({p_in_words(both.change.p_mcnemar)})"
-
-
-def figure(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> tuple[str, list[str]]:
-    """Returns the second model's accuracy, and the lines under it: its interval, that of its full model, and how the
-    two models differ; "" and none before the first question that both have answered."""
-    found, both = rows(first, second, names), pair(first, second)
+def lines(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> list[str]:
+    """Returns how the second model differs from the first, its interval, and its full model; none before the first
+    question that both have answered."""
+    both, found = pair(first, second), rows(first, second, names)
     if both is None:
-        return "", []
+        return []
     _, of_second = found.to_dict("records")
-    said = [f"95% interval **{percents(of_second['low'], of_second['high'])}**"]
-    if of_second["acc_full"] == of_second["acc_full"]:
-        said[0] += f"; its full model {percent(of_second['acc_full'])}"
-    of = f"Of {both.change.n:,} questions only {plain(names[0])} answers **{both.change.lost}**"
-    said += [in_words(both, names), f"{of}, only {plain(names[1])} **{both.change.gained}**"]
-    return percent(both.second.acc), said
+    of_full = of_second["acc_full"]
+    more = f"; its full model {percent(of_full)}" if of_full == of_full else ""
+    interval = f"95% interval **{percents(of_second['low'], of_second['high'])}**{more}"
+    return [f"{compared_words(names[1], both.change)}, of {both.change.n:,} questions", interval]
 
 
 def with_points_of_second(
-    points: pd.DataFrame, now: pd.DataFrame, compared: SecondModel, axis: Axis
+    state: "PruneState", points: pd.DataFrame, now: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Returns the first model's points of the curve and its position, and the second's after them, named."""
-    moving, second = dragging.moving(), compared.answers
-    more = compared.curve(axis) if moving in ([], [axis]) else points[:0]
-    here = now[:0] if moving else now_point(compared.x, axis, second, second.mask)
+    of = state.second_model
+    assert of is not None
+    here = now_point(of.x, of.axis, of.measured, of.mask)
+    here = here[here["level"].isin(now["level"])]  # not while the hand is elsewhere
 
     def joined(first: pd.DataFrame, other: pd.DataFrame, series: str) -> pd.DataFrame:
-        named = first.assign(series=series, model=compared.names[0])
-        return pd.concat([named, other.assign(series=SECOND, model=compared.names[1])], ignore_index=True)
+        named = first.assign(series=series, model=of.names[0])
+        return pd.concat([named, other.assign(series=SECOND, model=of.names[1])], ignore_index=True)
 
-    return joined(points, more, "measured"), joined(now, here, "now")
+    return joined(points, of.points, "measured"), joined(now, here, "now")
 
 
-def with_second_model(of: Origin, x: Experiment, compared: SecondModel) -> Origin:
+def with_second_model(of: Origin, x: Experiment, second: SecondModel) -> Origin:
     """Returns the screen's origin with the second model added to its request and measurements."""
-    second, (_, name) = compared.x, compared.names
-    against = replace(request(x), against=second.target.spec.typed_beside(x.target.spec))
-    measurements = {**of.measurements, "Second model": accuracies(second, compared.mask, name)}
-    about = f"{of.about} · compared with {second.target.spec.in_words}"
+    spec = second.x.target.spec
+    against = replace(request(x), against=spec.typed_beside(x.target.spec))
+    measurements = {**of.measurements, "Second model": accuracies(second.x, second.mask, second.second)}
+    about = f"{of.about} · compared with {spec.in_words}"
     return replace(of, requests=[against], measurements=measurements, about=about)

@@ -1,215 +1,220 @@
-"""One-click stories of the Prune screen: each sets the user's controls, and measures its claim."""
+"""One-click stories: each sets what is pruned, measures its claim on the task of the screen, and says what came out."""
 
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import streamlit as st
 
-from engine.composed import ComposedRun, composed
-from engine.importance.rankings_of import Pruning, Ranking
+from engine.importance.rankings_of import Axis
 from engine.importance.rules import Evidence
-from engine.measurement import Measurement
-from engine.models.masks import parse_edits
+from engine.models.masks import Mask
 from engine.models.session import Target
-from engine.progress import Progress
-from engine.questions.requests import TaskSpec
-from engine.questions.tasks import OWN, task_info
-from engine.studies.removal import N_DRAWS, AccuracyWithout, Removal, draw, found_heads, line_of, removal, without
+from engine.questions.tasks import task_info
+from engine.shapes import ModelShape
+from engine.statistics import paired
+from engine.studies.removal import N_DRAWS, Removal, draw, found_heads, removal, without
 from engine.studies.statements import BreakPoint, break_point
-from pages.ui.controls.many_tasks import local_tasks
+from engine.studies.surveys import in_words
+from engine.views.accuracy import removal_view
+from engine.views.sweep import break_view
+from engine.views.view import View
 from pages.ui.controls.sidebar import wait_for_model
-from pages.ui.controls.study import Setup, restore, set_study
+from pages.ui.controls.study import Study, is_to_set, restore
 from pages.ui.page.address import one_among, put_right
-from pages.ui.page.defaults import LEVELS, ORDER, RANKING_QUESTIONS, SHOTS
+from pages.ui.page.defaults import LEVEL_NOUNS, LEVELS
+from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
+from pages.ui.page.reads import stored_once
 from pages.ui.page.runtime import session, store
+from pages.ui.page.tables import percents, whole_percent
 from pages.ui.page.widget_writes import hold, write
-from pages.ui.page.work import Work
-from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment, curve
-from pages.ui.prune.orders import order_seconds
+from pages.ui.page.work import Action, Work
+from pages.ui.prune.experiment import Curve, Experiment, curve_work
+from pages.ui.prune.orders import is_short
+from pages.ui.prune.state import PruneState
 
-STORIES = {
-    "heads": "Remove induction heads",
-    "others": "Remove random heads",
-    "control": "No examples",
-    "far": "How far?",
-}
-KEY, TO_SET, MAIN = "prune_story", "prune story to set", "prune story task"
-OPENED = "prune story opened"  # what the open story is about
-SET_BY_STORIES = ("task", "shots", *LEVELS, "mask", "order", "labels")
-FAR = "prune story far"  # its level is set once it is known
-SLOTS = ("story", "story heads")
+KEY, TO_SET = "prune_story", "prune story to set"
+FAR = "far"
+SET_BY_STORIES = ("task", "shots", "mask", *LEVELS)
+STORY = "story"  # a slot
+SLOTS = (STORY, "story heads", "curve")
 N_ASKED = 100  # questions, at most
-WITHOUT_EXAMPLES = (
-    "demo_question",
-    "piqa",
-    "arc_easy",
-    "boolq",
-    "hellaswag",
-)  # examples do not help with their questions
-TEXT = "Privet Drive, twice"
-HELP = "Each sets the controls, says what to expect and what came out. One more click closes it."
+HELP = "Each sets what is pruned, says what to expect and what came out. One more click closes it."
+LOST = {  # without the induction heads, by a task's use of its context (TaskInfo.needs)
+    "examples": "answers that depend on the examples are lost.",
+    "copying": "answers copied from the question itself are lost, with or without examples.",
+    "reading": "some is lost: where heads that match prefixes also carry the passage's content.",
+    "nothing": "nothing is lost, as this task takes nothing from its context.",
+}
 
 
 @dataclass(frozen=True)
-class Cast:
-    """The tasks of a story: one with examples in the prompt, and one that needs none, if there is one."""
+class Story:
+    """A story as the row of a table.
 
-    main: TaskSpec
-    control: TaskSpec | None
+    `label`: its chip
+    `sets`: the mask that it sets, given the induction heads
+    `expects`: what should come out, given the task's use of its context
+    `measures`: the work that tells what does
+    `view`: what that says
+    """
 
-
-@dataclass(frozen=True)
-class Far:
-    """How far heads can go by importance: `lines`, full and pruned by level (permille), and the break point `read` from
-    them."""
-
-    lines: dict[int, AccuracyWithout]
-    read: BreakPoint
-
-    @property
-    def level(self) -> int:
-        """Returns the level before the first detectable loss, in permille; 0 if no break point is read."""
-        return 0 if self.read.reading else round(1000 * self.read.no_loss_up_to)
+    label: str
+    sets: Callable[[ModelShape, tuple[int, ...]], Mask]
+    expects: Callable[[str], str]
+    measures: Callable[[Experiment, Axis, Evidence], Work[Any]]
+    view: Callable[[Experiment, Axis, Any], View]
 
 
 def choose_story() -> str | None:
     """Draws the row of stories; returns the open one."""
     hold(KEY)
+    labels = {key: story.label for key, story in STORIES.items()}
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if not presenting():  # a slide has no buttons
             st.caption("Try", help=HELP, width="content")
-        look: dict[str, Any] = {"format_func": STORIES.__getitem__, "label_visibility": "collapsed", "width": "content"}
-        put_right(KEY, "Story", one_among(STORIES.values()))
-        return st.pills("Stories", list(STORIES), key=KEY, on_change=_clicked, bind="query-params", **look)
+        look: dict[str, Any] = {"format_func": labels.__getitem__, "label_visibility": "collapsed", "width": "content"}
+        put_right(KEY, "Story", one_among(labels.values()))
+        return st.pills("Stories", list(labels), key=KEY, on_change=_clicked, bind="query-params", **look)
 
 
-def set_controls(setup: Setup) -> None:
-    """Sets the controls, before they are drawn, to those of the clicked story once its heads are known, or of a story
-    named by a link that sets no other controls."""
-    state, story = st.session_state, st.session_state.get(KEY) or _in_link()
-    state.setdefault(TO_SET, story is not None and not any(name in st.query_params for name in SET_BY_STORIES))
-    if not state.get(TO_SET) or story is None:
+def apply_story(of: Study) -> None:
+    """Sets what the clicked story prunes, once the induction heads are known; or that of a link that names a story and
+    sets no other control. Closes a story once something else is named."""
+    state, key = st.session_state, st.session_state.get(KEY) or _in_link()
+    is_set = any(name in st.query_params for name in SET_BY_STORIES)
+    state.setdefault(TO_SET, key is not None and not is_set)
+    if key is None:
         return
-    target, cast, heads = wait_for_model(setup), cast_of(setup), ()
-    if story != "far":
-        found = found_heads(target).stored(session()) or heads_work(target).value()
-        if found is None:
-            return  # they are being measured; the page runs again afterwards
-        heads = found.heads
-    state[TO_SET] = False
-    state.pop(OPENED, None)
-    if cast is not None:
-        task = cast.control if story == "control" and cast.control is not None else cast.main
-        state[MAIN] = cast.main.name
-        set_study(task=task.name, shots=task.shots, labels=task.labels)
-    if story == "far":
-        set_study(order=ORDER)
-        state[FAR] = True
-    mask = draw(target.shape, heads, 0) if story == "others" else without(target.shape, heads)
-    restore(mask.text())
-
-
-def close_when_left(setup: Setup) -> None:
-    """Closes the story once the model, the task or the named heads are not those it was opened with: what it says would
-    stand next to the results of something else."""
-    state, named = st.session_state, ("task", "mask")
-    if state.get(KEY) is None or state.get(TO_SET) or any(name not in state for name in named):
-        return
-    now = setup.spec, *(state[name] for name in named)
-    if state.setdefault(OPENED, now) != now:
-        del state[OPENED]
+    target, found = wait_for_model(of.setup), Removal(())
+    if key != FAR:
+        found = found_heads(target).stored(session()) or _heads_work(target).value()
+    if found is None:
+        return  # they are being measured; the page runs again afterwards
+    text = STORIES[key].sets(target.shape, found.heads).text()
+    if state[TO_SET]:
+        state[TO_SET] = False
+        restore(text)
+    elif not is_to_set() and of.typed != text:
         write(KEY, None)
 
 
-def cast_of(setup: Setup) -> Cast | None:
-    """Returns the tasks that this model can be asked, the present one first, one's own questions too; None if there
-    are none: the demo's are only for the model that comes with the app."""
-    names = [name for name in local_tasks(setup.data_dir) if name.startswith("demo_") == setup.spec.is_demo]
-    state = st.session_state
-    first, shots = [state.get("task"), state.get(MAIN)], int(state.get("shots") or 0)
-    own = [name for name in first if name and name.endswith(OWN)]
-    found = cast_from({name: task_info(name).needs for name in names} | dict.fromkeys(own, "examples"), *first)
-    if found is None:
-        return None
-    main, control = found
-    of_control = None if control is None else TaskSpec(control, 0)
-    return Cast(TaskSpec(main, shots if main in own else shots or SHOTS), of_control)
+def draw_story(state: PruneState) -> None:
+    """Draws the open story, and starts its measurement; on a slide without one, what pruning does."""
+    story = STORIES.get(st.session_state.get(KEY) or "")
+    if story is None:
+        if presenting():
+            st.markdown(state.standing.finding)
+        return
+    x = state.x
+    with st.container(gap="xxsmall"):
+        st.markdown(f":small[**Expect:** {story.expects(task_info(x.task.name).needs)}]")
+        work = story.measures(x, state.axis, state.known)
+        if work.now() is None and (x.target.spec.is_demo or is_short(x.target, work.takes_s())):
+            work.start()
+        found = work.found if work.now() is not None or isinstance(work.of, Action) else stored_once(work.of)
+        view = View("") if found is None else story.view(x, state.axis, found)
+        if view.finding:
+            st.markdown(f":small[{view.finding}]")
+        for part in view.parts:
+            if (picture := part.picture()) is not None:
+                state.sheet.draw(part.title, picture, f"chart of story {part.title}", f"{part.title}. {view.finding}")
+        if work.slot == STORY and not work.line() and work.now() is None:  # the curve draws its own line
+            work.offer("Measure this", "science", "In the background. Finished work is stored.")
 
 
-def cast_from(needs: Mapping[str, str], *preferred: str | None) -> tuple[str, str | None] | None:
-    """Returns (the task of a story, the one that needs no examples) of the tasks in `needs` (name: TaskInfo.needs): the
-    first of `preferred` that needs its context, else one that needs examples. If all need their context, only a task
-    that needs examples has a story, without the other. None without such a task."""
-    control = next((name for name in (*WITHOUT_EXAMPLES, *needs) if needs.get(name) == "nothing"), None)
-    control = control or next((name for name in WITHOUT_EXAMPLES if not needs.get(name, "said")), None)
-    usable = {name: need for name, need in needs.items() if need not in ("nothing", "reading") and name != control}
-    if control is None:
-        usable = {name: need for name, need in usable.items() if need == "examples"}
-    if not usable:
-        return None
-    by_need = sorted(usable, key=lambda name: usable[name] != "examples")
-    main = next(name for name in (*preferred, *by_need) if name in usable)
-    return main, control
+def marked_level(x: Experiment, found: Curve) -> list[float]:
+    """Returns the first detectable loss of a curve if "How far?" is asked, or none."""
+    read = break_of(x, found) if st.session_state.get(KEY) == FAR else None
+    return [] if read is None or math.isnan(read.first_detectable_loss) else [read.first_detectable_loss]
 
 
-def heads_work(target: Target) -> Work[Removal]:
-    """Returns the work that finds the induction heads."""
-    return Work("story heads", "Induction scores", found_heads(target), while_seen=True)
-
-
-def removed(x: Experiment, cast: Cast) -> Measurement[Removal]:
-    """Returns the accuracies without the induction heads, and without the same number of others."""
-    return removal(x.target, cast.main, cast.control, min(x.limit, N_ASKED), x.data_dir)
-
-
-def removal_work(x: Experiment, cast: Cast) -> Work[Removal]:
-    """Returns the work that removes them, and the same number of others."""
-    n_runs = 4 + N_DRAWS  # of both tasks the full and the pruned model, and the draws
-    return Work("story", "Story", removed(x, cast), 1, True, partial(_story_seconds, x, n_runs))
-
-
-def far_work(x: Experiment) -> Work[Far]:
-    """Returns the work that measures how far heads can be pruned."""
-    nothing = parse_edits("", x.shape)
-    ranking = Ranking(ORDER, n_questions=RANKING_QUESTIONS)
-    of = replace(x, pruning=Pruning(x.task, ranking, 0, 0, nothing), limit=min(x.limit, N_ASKED))
-    return Work(
-        "story", "How far", how_far(of), 1, True, partial(_story_seconds, of.at("heads", 1000), len(LEVELS_PERMILLE))
+def headline(x: Experiment, mask: Mask | None) -> str:
+    """Returns what the model loses without its induction heads, as it stands in the heading; "" if that is not stored,
+    or if anything is pruned."""
+    found = stored_once(_removed(x)) if mask is not None and mask.is_full else None
+    if found is None or found.removed is None or len(found.draws) < N_DRAWS:
+        return ""
+    n, of, line = len(found.heads), x.shape.n_heads_total, found.removed
+    others = [each.pruned for each in found.draws]
+    return (
+        f"Without {n} of {of} heads, its induction heads, the model gets {whole_percent(line.pruned)} of "
+        f"{x.task.name} right instead of {whole_percent(line.full)}; without {n} random heads, "
+        f"{percents(min(others), max(others), 0)}."
     )
 
 
-def _story_seconds(x: Experiment, n_runs: int) -> float | None:
-    """Returns the forecast seconds of a story: of so many runs over its questions, and of the order that it needs; None
-    for the embedded model, whose stories are short. What a story asks is not rendered for that."""
+def break_of(x: Experiment, found: Curve) -> BreakPoint | None:
+    """Returns how far a curve goes before accuracy is lost; None before the full model is measured."""
+    if 0 not in found:
+        return None
+    full = found[0][1]
+    changes = {level: paired(full.correct, answers.correct) for level, (_, answers) in found.items()}
+    return break_point(x.task, changes, int(full.correct.sum()), x.judged.chance)
+
+
+def _heads_work(target: Target) -> Work[Removal]:
+    return Work("story heads", "Induction scores", found_heads(target), while_seen=True)
+
+
+def _removed(x: Experiment) -> Any:
+    return removal(x.target, x.task, min(x.limit, N_ASKED), x.data_dir)
+
+
+def _removal_work(x: Experiment, axis: Axis, known: Evidence) -> Work[Removal]:
+    return Work(STORY, "Story", _removed(x), 1, True, partial(_seconds, x))
+
+
+def _seconds(x: Experiment) -> float | None:
+    """Returns the forecast seconds of a removal: of the full and the pruned model, and of the draws; None for the
+    embedded model, whose stories are short."""
     if x.target.spec.is_demo:
         return None
     each_s = x.workload(None).seconds_by_size(store(), x.target) * min(1.0, N_ASKED / x.questions.n)
-    return n_runs * each_s + (order_seconds(x) if x.pruning.by_level and x.train is not None else 0.0)
+    return (2 + N_DRAWS) * each_s
 
 
-def how_far(x: Experiment) -> Measurement[Far]:
-    """Returns the measurement of the accuracy at every tenth of the heads, the least important first."""
+def _removal_view(x: Experiment, axis: Axis, found: Removal) -> View:
+    return removal_view(found, x.shape, in_words(x.task))
 
-    def body(run: ComposedRun) -> Generator[Progress[Any], None, Far | None]:
-        levels = yield from run.part(curve(x, "heads", Evidence()), counts=False)
-        if levels is None:
-            return None
-        full = levels[0][1]
-        lines = {level: line_of(full, answers) for level, (_, answers) in levels.items()}
-        changes, n_full = {level: line.change for level, line in lines.items()}, int(full.correct.sum())
-        return Far(lines, break_point(x.task, changes, n_full, x.judged.chance))
 
-    return composed(x.target, ("far", x.key), body)
+def _far_view(x: Experiment, axis: Axis, found: Curve) -> View:
+    read = break_of(x, found)
+    if read is None:
+        return View("")
+    mark("far", read.reading or "read", **read.cells())
+    return break_view(read, LEVEL_NOUNS[axis])
 
 
 def _in_link() -> str | None:
-    """Returns the story that the address names by its button's label."""
+    """Returns the story that the address names by its chip's label."""
     named = st.query_params.get(KEY)
-    return next((story for story, label in STORIES.items() if label == named), None)
+    return next((key for key, story in STORIES.items() if story.label == named), None)
 
 
 def _clicked() -> None:
     st.session_state[TO_SET] = st.session_state.get(KEY) is not None
+
+
+STORIES = {
+    "heads": Story(
+        "Remove induction heads", without, lambda needs: LOST.get(needs, LOST["examples"]), _removal_work, _removal_view
+    ),
+    "others": Story(
+        "Remove random heads",
+        partial(draw, seed=0),
+        lambda needs: "little is lost. The figure shows the first of the draws.",
+        _removal_work,
+        _removal_view,
+    ),
+    FAR: Story(
+        "How far?",
+        lambda shape, heads: Mask.full(shape),
+        lambda needs: "much can go, the least important first, before a loss is detectable.",
+        curve_work,
+        _far_view,
+    ),
+}

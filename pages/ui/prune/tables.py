@@ -1,23 +1,25 @@
 """Answers and scores of the Prune screen as DataFrames and sentences, for charts, files and screen readers."""
 
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from engine.accuracy.evaluation import Answers, accuracy
-from engine.importance.criteria import CRITERIA
 from engine.importance.importance import Scores
 from engine.importance.rankings import order
 from engine.importance.rankings_of import Axis
-from engine.importance.rules import Evidence
 from engine.models.masks import Mask
+from engine.shapes import ModelShape
+from engine.views import kit
+from engine.views.view import Column, Part
+from pages.ui.controls.coloring import ACCURACY_LOST, Coloring
 from pages.ui.page.defaults import LEVEL_NOUNS, LEVELS
-from pages.ui.page.tables import level_percent, percent, pruned_counts, to_csv, whole_percent
-from pages.ui.prune.charts import ACCURACY_LOST
+from pages.ui.page.tables import RANK_TITLE, level_percent, mask_in_words, percent, pruned_counts, to_csv, whole_percent
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Curve, Experiment
 
-NONE_STANDS_OUT = {"heads": "all score alike", "FFNs": "without any one of them no train question is lost"}
 LAYER_GONE = "layer dropped"  # a state, next to pruned and kept
 MOST_NAMED = 36  # characters of a mask under a chart
 POINT_COLUMNS = ["level", "acc", "low", "high", "n", "pruned"]
@@ -72,28 +74,29 @@ def full_accuracy(x: Experiment, measured: AnswersSoFar) -> float | None:
     return accuracy(measured.full).acc if measured.full is not None and x.has_all(measured.full) else None
 
 
-def head_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame:
-    """Returns one row per head."""
-    shape = x.shape
+def component_frame(shape: ModelShape, coloring: Coloring, mask: Mask) -> pd.DataFrame:
+    """Returns one row per head, then one per FFN, which has no `head`. `rank` 1 is the most important by the scores
+    shown, whatever the pruning order."""
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
-    mask = mask or x.pruning.typed.alone
-    frame = _components(known.heads, np.array(mask.heads), shape.head_names)
-    return _by_layer(frame.assign(layer=layer, head=head), mask)
+    heads = _components(coloring.heads, np.array(mask.heads), shape.head_names).assign(layer=layer, head=head * 1.0)
+    ffns = _components(coloring.ffns, np.array(mask.ffns), [f"F{at}" for at in range(shape.n_layers)])
+    frame = pd.concat([heads, ffns.assign(layer=np.arange(shape.n_layers), head=np.nan)], ignore_index=True)
+    return frame.assign(state=frame["state"].mask(frame["layer"].isin(mask.layers_dropped), LAYER_GONE))
 
 
-def ffn_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame:
-    """Returns one row per FFN."""
-    layer = np.arange(x.shape.n_layers)
-    mask = mask or x.pruning.typed.alone
-    names = [f"F{at}" for at in layer]
-    frame = _components(known.ffns, np.array(mask.ffns), names)
-    return _by_layer(frame.assign(layer=layer), mask)
-
-
-def score_titles(x: Experiment) -> tuple[str, str]:
-    """Returns the names of the scores shown of heads and of FFNs."""
-    criterion = CRITERIA[x.criterion]
-    return criterion.label, ACCURACY_LOST if criterion.ffns == "ffns" else criterion.label
+def component_part(frame: pd.DataFrame, coloring: Coloring, ringed: Collection[int], of: int) -> Part:
+    """Returns the map of heads (`of` 0), those in `ringed` outlined, or the bars of FFNs (1), for files."""
+    is_head = frame["head"].notna()
+    rows = frame[~is_head].drop(columns="head") if of else frame[is_head].astype({"head": int})
+    if not of:
+        rows = rows.assign(ringed=[at in ringed for at in range(len(rows))])
+    form = ".1%" if coloring.titles[of] == ACCURACY_LOST else ".3g"
+    columns = {"name": Column("Name"), "score": Column(coloring.titles[of], form), "rank": Column(RANK_TITLE),
+               "state": Column("State")}  # fmt: skip
+    as_map = partial(kit.head_map, value="score", crosses="pruned", outlined="ringed")
+    listed = [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
+    draw = partial(kit.bars, y="name", x="score") if of else as_map
+    return Part("FFNs" if of else "Heads", listed, columns, draw)
 
 
 def answers_csv(measured: AnswersSoFar, second: tuple[str, Answers | None] | None = None) -> bytes:
@@ -123,16 +126,13 @@ def points_in_words(points: pd.DataFrame, label: str) -> str:
     return f"{label}: {', '.join(said)}."
 
 
-def components_in_words(frame: pd.DataFrame, noun: str, score: str) -> str:
-    """Returns a map or bar chart of a `score` as a sentence."""
-    pruned = int(frame["pruned"].sum())
-    sentence = f"{pruned} of {len(frame)} {noun} pruned"
-    if (known := frame.dropna(subset=["score"])).empty:
-        return sentence + "."
-    best = known[known["score"] > 0].sort_values(["score", "rank"], ascending=[False, True])["name"].head(3)
-    if known["score"].nunique() == 1 or best.empty:
-        return f"{sentence}; {NONE_STANDS_OUT[noun]}."
-    return f"{sentence}; top by {score}: {', '.join(best)}."
+def components_in_words(shape: ModelShape, frame: pd.DataFrame, mask: Mask, titles: Sequence[str]) -> str:
+    """Returns the map as a sentence, for screen readers; `titles` of the scores of heads and of FFNs."""
+    said = f"{mask_in_words(shape, mask)}."
+    for title, is_of in zip(titles, (frame["head"].notna(), frame["head"].isna()), strict=True):
+        best = frame[is_of & (frame["score"] > 0)].sort_values(["score", "rank"], ascending=[False, True])["name"]
+        said += f" Top by {title.lower()}: {', '.join(best.head(3))}." if len(best) else ""
+    return said
 
 
 def _point(answers: Answers, permille: int, mask: Mask) -> dict[str, Any]:
@@ -143,19 +143,12 @@ def _point(answers: Answers, permille: int, mask: Mask) -> dict[str, Any]:
 
 
 def _components(scores: Scores | None, kept: np.ndarray, names: list[str]) -> pd.DataFrame:
-    """Returns one row per component; `rank` 1 is the most important by the scores shown, whatever the pruning order."""
     rank = np.full(len(names), np.nan)
     if scores is not None:
         rank[order(scores.scores, scores.tie_break)[::-1]] = np.arange(1, len(names) + 1)
     score, pruned = np.full(len(names), np.nan) if scores is None else scores.scores.ravel(), ~kept.ravel()
     state = np.where(pruned, "pruned", "kept")
     return pd.DataFrame({"name": names, "score": score, "rank": rank, "pruned": pruned, "state": state})
-
-
-def _by_layer(frame: pd.DataFrame, mask: Mask) -> pd.DataFrame:
-    """Returns the frame, with the state of components dropped with their whole layer."""
-    gone = frame["layer"].isin(mask.layers_dropped)
-    return frame.assign(state=frame["state"].mask(gone, LAYER_GONE))
 
 
 def _count(n: int, noun: str) -> str:

@@ -63,7 +63,7 @@ def show(file: str, sections: Sequence[Section], about: str) -> None:
     since_s, sheet = time.monotonic(), Sheet()
     opened = []
     for section in sections:
-        draw = partial(_draw, file, section, sheet, since_s)
+        draw = partial(draw_section, file, section, sheet, since_s)
         if not section.is_folded or folded(section.title, section.key, draw, in_address=True):
             opened.append(section)
         if not section.is_folded:
@@ -72,7 +72,7 @@ def show(file: str, sections: Sequence[Section], about: str) -> None:
     footer.closing(Origin(screen_in(file).title, [section.request for section in opened], measured, about), sheet)
 
 
-def _draw(file: str, section: Section, sheet: Sheet, since_s: float) -> bool:
+def draw_section(file: str, section: Section, sheet: Sheet, since_s: float) -> bool:
     """Draws a section in the state in which it is; returns True."""
     work = section.work
     stored = work.stored()
@@ -135,16 +135,17 @@ def _draw_part(part: Part, key: str, finding: str, sheet: Sheet) -> None:
     picture = part.picture()
     st.markdown(f"**{plain(part.title)}**")
     if picture is None:
-        _draw_table(part)
+        draw_table_of(part)
         return
     sheet.draw(part.title, picture, f"chart {key}", f"{part.title}. {part.caption or finding}")
     if part.caption:
         st.caption(part.caption)
     if not presenting():
-        folded("Table", f"table {key}", partial(_draw_table, part))
+        folded("Table", f"table {key}", partial(draw_table_of, part))
 
 
-def _draw_table(part: Part) -> None:
+def draw_table_of(part: Part) -> None:
+    """Draws the table of a part."""
     frame, columns = part.frame(), part.shown
     if part.ranked_by:
         frame = frame.sort_values(part.ranked_by, ascending=False, kind="stable")

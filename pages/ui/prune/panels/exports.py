@@ -21,9 +21,10 @@ from pages.ui.page.runtime import session
 from pages.ui.page.tables import mask_in_words, plain, whole_percent
 from pages.ui.page.work import Action, Work
 from pages.ui.prune.experiment import Experiment
-from pages.ui.prune.screen import PruneResult
+from pages.ui.prune.state import PruneState
 
 SLOT = "export"
+PROPOSED = "prune export proposed"  # in the session: the usual folder of the model, and one that is free
 NAMES = {"masked": "Masked", "small": "Small", "even": "Even"}
 FORM_HELP = (
     "Masked: the stock architecture, in which pruned components write nothing; as large as before, loads everywhere. "
@@ -34,17 +35,18 @@ FORM_HELP = (
 FOLDER_HELP = "A new folder on the computer that runs this app. One that is there is never written to."
 
 
-def draw_export(shown: PruneResult) -> None:
+def draw_export(state: PruneState) -> None:
     """Draws the panel: form, folder, their sizes, the job, and how its result is loaded."""
-    x, mask = shown.x, shown.mask
+    x, mask = state.x, state.mask
     if mask is None:
         st.caption("Which heads and FFNs go is not known before importance is measured.")
         return
     form_at, folder_at = st.columns(2, gap="medium", vertical_alignment="bottom")
     form = one_of(form_at, "Form", NAMES, "prune_export_form", FORM_HELP)
     usual = f"~/pruned-{re.sub(r'[^A-Za-z0-9.]+', '-', Path(x.target.spec.model).name).strip('-') or 'model'}"
-    # once a session, which then exports there
-    default = str(st.session_state.setdefault(f"{usual}, free", free_name(usual)))
+    if st.session_state.get(PROPOSED, ("",))[0] != usual:  # once a model, which is then exported there
+        st.session_state[PROPOSED] = usual, free_name(usual)
+    default = st.session_state[PROPOSED][1]
     folder = folder_at.text_input("New folder", default, key="prune_export_folder", help=FOLDER_HELP)
     st.markdown(f"{mask_in_words(x.shape, mask)}.")
     request = _request(x, mask, form, folder)

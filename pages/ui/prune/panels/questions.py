@@ -5,14 +5,14 @@ Everything is read from measurements; nothing is computed.
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
 from engine.accuracy.evaluation import Answers
-from engine.accuracy.harness_logs import HarnessAnswers, harness_answers
+from engine.accuracy.harness_logs import harness_answers
 from engine.errors import HeadroomError
 from engine.questions.requests import Question
+from engine.views.questions import Second, choices, question_frame, with_harness
 from pages.ui.controls.controls import one_of
 from pages.ui.controls.selection import typed
 from pages.ui.figures.drawing import draw_table
@@ -37,94 +37,12 @@ SAMPLES_HELP = (
 OPEN_HELP = "Its number in the list; or click a row. The prompt is shown with its examples."
 MARGIN_HELP = "Log-likelihood of the right answer less that of the best wrong one, in nats: above 0 is right."
 PAGE = 50
-LONG = 90  # characters of a question in the list
 KEY, OPENED, SAMPLES = "prune_show", "prune_question", "prune_samples"
-
-
-def own_words(question: Question) -> str:
-    """Returns the question without the examples before it: the harness separates those by an empty line."""
-    return question.contexts[question.golds[0]].rstrip().split("\n\n")[-1].strip()
-
-
-def choices(question: Question) -> list[str]:
-    """Returns the answer choices; if the contexts differ and not their ends, the contexts."""
-    if len(set(question.continuations)) == 1 and len(set(question.contexts)) > 1:
-        return [context.rstrip().split("\n\n")[-1].strip() for context in question.contexts]
-    return [text.strip() for text in question.continuations]
-
-
-def margins(answers: Answers) -> np.ndarray:
-    """Returns (n,) log-likelihood of the best right answer less that of the best wrong one, in nats; nan if there is
-    none to compare with."""
-    found = np.full(len(answers), np.nan)
-    for row, question in enumerate(answers.questions):
-        scores = answers.log_likelihood_nats[row, : len(question.contexts)]
-        wrong = np.delete(scores, list(question.golds))
-        if len(wrong):
-            found[row] = scores[list(question.golds)].max() - wrong.max()
-    return found
-
-
-Second = tuple[str, Answers | None]  # the second model of a comparison: its name, and its answers under its own mask
-
-
-def question_frame(measured: AnswersSoFar, second: Second | None = None) -> pd.DataFrame:
-    """Returns one row per answered question, in the order in which they are asked; without a pruned model its columns
-    are the full model's. With a `second` model also its answer (`second`), its margin, and which of the two is right
-    (`between`: same, first or second); as far as it has answered."""
-    full, pruned = measured.full, measured.pruned or measured.full
-    if full is None or pruned is None:
-        return pd.DataFrame()
-    n = min(len(full), len(pruned))
-    rows = []
-    for at, question in enumerate(full.questions[:n]):
-        named = choices(question)
-        before, after = bool(full.correct[at]), bool(pruned.correct[at])
-        change = "same" if before == after else "gained" if after else "lost"
-        row = {"number": at + 1, "question": shorten(own_words(question)), "choices": " · ".join(map(shorten, named))}
-        row |= {"gold": shorten(named[question.golds[0]]), "change": change}
-        for who, answers, right in (("full", full, before), ("pruned", pruned, after)):
-            row[who] = _format_answer(question, answers, at, right)
-        rows.append(row)
-    frame = pd.DataFrame(rows).assign(full_margin=margins(full)[:n], pruned_margin=margins(pruned)[:n])
-    return frame if second is None or second[1] is None else _with_second(frame, pruned, second[1])
-
-
-def with_harness(frame: pd.DataFrame, ours: Answers, found: HarnessAnswers) -> pd.DataFrame:
-    """Returns the frame with the answers that lm-eval logged (`harness`, "" if it has none), and whether they are the
-    full model's (`as_harness`)."""
-    said, same, theirs = [""] * len(frame), np.ones(len(frame), bool), found.answers
-    for at, row in enumerate(found.rows):
-        said[row] = _format_answer(ours.questions[row], theirs, at, bool(theirs.correct[at]))
-    same[list(found.rows)] = found.is_same(ours)
-    return frame.assign(harness=said, as_harness=same)
-
-
-def _with_second(frame: pd.DataFrame, first: Answers, second: Answers) -> pd.DataFrame:
-    said, between = [], []
-    for at in range(len(frame)):
-        if at >= len(second):
-            said.append("")
-            between.append("same")
-            continue
-        right, other = bool(second.correct[at]), bool(first.correct[at])
-        said.append(_format_answer(first.questions[at], second, at, right))
-        between.append("same" if right == other else "second" if right else "first")
-    margin = np.full(len(frame), np.nan)
-    margin[: len(second)] = margins(second)[: len(frame)]
-    return frame.assign(second=said, second_margin=margin, between=between)
-
-
-def _format_answer(question: Question, answers: Answers, at: int, right: bool) -> str:
-    """Returns the answer, after a mark of whether it is right."""
-    named = choices(question)
-    said = named[int(answers.predicted[at])] if len(named) > 1 else "the same" if right else "something else"
-    return f"{'✓' if right else '✗'} {shorten(said)}"
 
 
 def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None = None) -> None:
     """Draws the list, and the opened question; with a `second` model also its answers."""
-    frame = question_frame(measured, second)
+    frame = question_frame(measured.full, measured.pruned, second)
     if frame.empty:
         st.caption("No question is answered yet.")
         return
@@ -238,9 +156,3 @@ def _describe_prefix(x: Experiment, full: Answers, at: int) -> str:
 
 def _n_lines(question: Question) -> int:
     return sum(1 + len(line) // 110 for line in question.contexts[question.golds[0]].splitlines())
-
-
-def shorten(text: str) -> str:
-    """Returns the text in one line: its last words, if it is long."""
-    text = " ".join(text.split())
-    return text if len(text) <= LONG else f"…{text[-LONG:].partition(' ')[2] or text[-LONG:]}"

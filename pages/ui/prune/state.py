@@ -1,0 +1,118 @@
+"""What one run of the Prune screen knows, read once from the study and the store."""
+
+import time
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from engine.questions.requests import Requests, TaskSpec, get_requests
+from engine.questions.tasks import OWN_SUFFIXES, task_info
+from engine.studies.removal import found_heads
+from engine.views.accuracy import Standing, standing
+from pages.ui.controls.coloring import Coloring, chosen_coloring, read_coloring
+from pages.ui.controls.own_questions import draw_fault
+from pages.ui.controls.selection import compared
+from pages.ui.controls.sidebar import look_for_model, wait_for_model
+from pages.ui.controls.study import Study
+from pages.ui.figures.sheet import Sheet
+from pages.ui.page.reads import stored_once
+from pages.ui.page.runtime import end_run, errors_shown, jobs, session, store
+from pages.ui.page.work import Action, Work
+from pages.ui.prune import around, estimates, orders
+from pages.ui.prune.around import Around
+from pages.ui.prune.estimates import Estimates
+from pages.ui.prune.example import Look, look_of
+from pages.ui.prune.experiment import Experiment
+from pages.ui.prune.results import Results, read_results
+from pages.ui.prune.second_model import SecondModel, read_second
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruneState(Results):
+    """The results of the screen, and what is shown with them.
+
+    `title`: of the task
+    `second_model`: the second model's results; None without one
+    `coloring`: the scores of the map
+    `ringed`: the induction heads, by flat index, if they are known
+    `look`: where a head looks in the example question
+    `since_s`: when the page ran
+    `sheet`: the pictures and tables drawn, for the downloads
+    """
+
+    title: str
+    second_model: SecondModel | None
+    coloring: Coloring
+    ringed: tuple[int, ...]
+    look: Look | None
+    since_s: float = field(default_factory=time.monotonic)
+    sheet: Sheet = field(default_factory=Sheet)
+
+    @property
+    def is_complete(self) -> bool:
+        """Returns whether the full and the pruned model have answered all questions."""
+        return self.x.is_complete(self.stored)
+
+    @property
+    def standing(self) -> Standing:
+        """Returns the accuracy so far, as it is shown."""
+        x, found = self.x, self.measured
+        mask = self.mask or found.mask  # the job may know it before the page does
+        what, is_full = estimates.pruned_in_words(x, self.known, mask), mask is not None and mask.is_full
+        return standing(self.title, found.full, found.pruned, x.questions.n, what, is_full)
+
+    @property
+    def estimates(self) -> Estimates:
+        """Returns the estimates read last."""
+        job = jobs().snapshot(estimates.SLOT)
+        return job.value if job is not None and job.value is not None else Estimates()
+
+    @property
+    def around(self) -> Around:
+        """Returns what was read last of what stands around the curve."""
+        job = jobs().snapshot(around.SLOT)
+        found = job.value if job is not None and job.value is not None else Around()
+        return found if found.of == self.x.curve_key(self.axis) else Around()
+
+    @property
+    def texts(self) -> dict[int, str]:
+        """Returns the text under each step of the slider."""
+        return estimates.texts(self.x, self.axis, self.known, self.estimates.line(self.x, self.axis))
+
+
+def read_state(of: Study) -> PruneState:
+    """Returns the state of the study; ends the run while its model or its questions are prepared."""
+    data_dir, target = of.setup.data_dir, wait_for_model(of.setup, prunes=True)
+    with errors_shown():
+        task, pruning, info = of.asked(target), of.pruning(target), task_info(of.task.name)
+    asked = _questions("questions", task, data_dir, 0)
+    if (judged := asked.awaited()) is None:
+        job = asked.now()
+        draw_fault(None if job is None else job.details)
+        end_run()
+    # the cost of an order depends on it
+    is_urgent = bool(pruning.by_level or not of.ranking) and not target.spec.is_demo
+    train = _questions("train questions", replace(task, split="train"), data_dir, -1 if is_urgent else 1).value()
+    x = Experiment(target, data_dir, judged, train, of.limit, pruning)
+    orders.open_with_an_order(x, of.axis, of.ranking)
+    found: dict[str, Any] = read_results(x, of.axis)
+    spec = compared(of.setup.spec)
+    second = None if spec is None else look_for_model(of.setup, spec)
+    wanted = look_of(x, found["stored"])
+    ring, title = stored_once(found_heads(target)), task.title
+    if not task.name.endswith(OWN_SUFFIXES):
+        title = f"{task.name} ({info.title})"
+    return PruneState(
+        **found,
+        title=title + task.manner,
+        second_model=None if second is None else read_second(x, of.axis, second),
+        coloring=read_coloring(chosen_coloring(), target, x.task, pruning.ranking, data_dir, train),
+        ringed=() if ring is None else ring.heads,
+        look=None if wanted is None else wanted.stored(session()),
+    )
+
+
+def _questions(slot: str, task: TaskSpec, data_dir: str | None, priority: int) -> Work[Requests]:
+    """Returns the work that renders the questions of a task; finished at once if they are stored."""
+    render = partial(get_requests, task, data_dir, store())
+    return Work(slot, "Preparing the questions", Action.of(f"{task} {data_dir}", render, reads=True), priority)
