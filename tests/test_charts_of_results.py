@@ -25,7 +25,7 @@ DRAWN = {
         ["Heads pruned", "Questions right", "Order"],
         None,
     ),
-    "MeasureLosses": (TEXT | {"mask": "L1H1"}, ["Token of the text", "Loss, nats", "Model"], None),
+    "MeasureLosses": (TEXT | {"mask": "L1H1"}, ["Token index (log scale)", "Loss, nats", "Model"], None),
     "AttributeHeads": (
         {"from_task": "demo_copy", "texts": 1},
         ["Change of the in-context score without it, nats"],

@@ -43,7 +43,7 @@ LOOKING = ("scores", "probe", "texts", "tokens", "feeding", "losses", "ideal-tex
 LONG = ("ideal-tasks", *(TABLE[name].heads for name in SLOW if name not in KINDS))
 PARTS = (*LOOKING, "tasks", *(name for name in CRITERIA if name not in LONG), *LONG)
 READ = "Privet Drive, twice"  # the passage whose tokens are shown for the OV circuit
-AROUND = 10  # tokens averaged on either side in an in-context score, the default of the In context screen
+AROUND = 10  # tokens averaged on either side in an in-context score, as on the Text screen
 Fields = dict[str, Any]  # of a Portrait
 K = TypeVar("K")
 Build = Callable[[K, Session], Measurement[Any]]  # of one entry, by its name
@@ -177,8 +177,8 @@ def _as_kind(found: Scores) -> dict[str, np.ndarray]:
 
 
 def _context(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
-    """Measures the score on the texts that the In context screen opens with, from that screen's ablations if stored,
-    else from an ablation of this head alone."""
+    """Measures the score on the windows of a text whose entries repeat, from ablations of all heads if stored, else
+    from an ablation of this head alone."""
     if target.shape.n_ctx < MIN_TOKENS:
         raise HeadroomError(f"an in-context score needs a window of {MIN_TOKENS} tokens, this model has "
                             f"{target.shape.n_ctx}; choose a model with a longer window")  # fmt: skip

@@ -73,14 +73,35 @@ def chat_field(is_chat: bool) -> dict[str, bool]:
 
 def decoded(raw: bytes, name: str, most: int = MAX_BYTES) -> str:
     """Returns the checked text of a UTF-8 file. HeadroomError: as for `checked`, or not UTF-8."""
-    if len(raw) > 2 * most:
-        raise HeadroomError(f"{name} has {len(raw):,} bytes, at most {most:,} can be measured; take a part of it")
+    _check_size(raw, name, most)
     try:
         return checked(raw.decode("utf-8-sig"), name, most)
     except UnicodeDecodeError as error:
         raise HeadroomError(
             f"{name} is not UTF-8 text (byte {error.start + 1:,}); save it again with the encoding UTF-8"
         ) from error
+
+
+def guess_decoded(raw: bytes, name: str, most: int = MAX_BYTES) -> tuple[str, str]:
+    """Returns the checked text of a file, and the encoding that was guessed, "" if it is UTF-8. HeadroomError: as for
+    `checked`, or no encoding fits."""
+    from charset_normalizer import from_bytes
+
+    _check_size(raw, name, most)
+    if b"\0" not in raw:  # UTF-16 has them at every letter of ASCII
+        try:
+            return checked(raw.decode("utf-8-sig"), name, most), ""
+        except UnicodeDecodeError:
+            pass
+    best = from_bytes(raw).best()
+    if best is None:
+        raise HeadroomError(f"no encoding fits {name}, so it is not plain text; save it as a .txt file with UTF-8")
+    return checked(str(best), name, most), best.encoding
+
+
+def _check_size(raw: bytes, name: str, most: int) -> None:
+    if len(raw) > 2 * most:
+        raise HeadroomError(f"{name} has {len(raw):,} bytes, at most {most:,} can be measured; take a part of it")
 
 
 def remember(name: str, text: str, store: Store) -> bool:

@@ -52,12 +52,14 @@ def curves(
     rules: Mapping[str, float] | None = None,
     roles: Mapping[str, str] | None = None,
     share: bool = False,
+    log: bool = False,
 ) -> Picture:
     """A line over the numbers `x`, or one for each value of `by`; a missing number interrupts it. `low` and `high`:
     its band. `rules`: named horizontal lines. `roles`: series by their role in the palette (`full="full model"`).
-    `share`: `y` is a share, drawn from 0 to 1."""
+    `share`: `y` is a share, drawn from 0 to 1. `log`: the axis of `x` is logarithmic."""
     scale = {"domain": [0, 1]} if share else {"zero": False}
-    encoding: dict[str, Any] = {"x": _number(part, x, {"zero": False, "nice": False}), "y": _number(part, y, scale)}
+    across = {"type": "log", "nice": False} if log else {"zero": False, "nice": False}
+    encoding: dict[str, Any] = {"x": _number(part, x, across), "y": _number(part, y, scale)}
     if all(isinstance(row[x], int) for row in part.rows):
         encoding["x"]["axis"]["tickMinStep"] = 1
     if by:
@@ -221,7 +223,8 @@ def _series(part: Part, by: str, roles: Mapping[str, str]) -> dict[str, Any]:
     """The color of the series: each role's own, others in the remaining places of the palette."""
     names = list(dict.fromkeys(row[by] for row in part.rows))
     domain = palette([name for name in names if name not in roles.values()], **roles)
-    legend = {"values": names, "symbolOpacity": 1, "labelLimit": 320} if len(names) <= MOST_SERIES else None
+    top = {"orient": "top", "title": None} if part.width < 1 else {}
+    legend = {"values": names, "symbolOpacity": 1, "labelLimit": 320, **top} if len(names) <= MOST_SERIES else None
     return {
         "field": by,
         "type": "nominal",

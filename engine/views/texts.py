@@ -1,18 +1,22 @@
 """What models make of texts: losses, heads that the in-context score needs, continuations, attention, and the lens."""
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.errors import HeadroomError
 from engine.texts.continuation import Continuation
+from engine.texts.incontext import CURVE_BINS, EARLY, LATE, loss_by_index
 from engine.views import kit
 from engine.views.importance import component_rows
 from engine.views.view import Column, Part, View, interval
 from engine.views.words import counted, listed, number, percent, plain, visible, with_interval
 
 if TYPE_CHECKING:
+    from engine.heads.logit_lens import LogitLens
     from engine.texts.incontext import MeanOverTexts
 
 LEAST_SHOWN = 0.005  # the least attention that a chart shows
@@ -23,23 +27,30 @@ LOSSES = {
     "loss_masked_nats": Column("Masked", ".3f"),
     "diff_nats": Column("Change", "+.3f"),
 }
+BAND_TEXTS = 3  # the interval of two is 13 standard errors either way: wider than any curve
+FIRST = 10  # token of the curve
+BY_INDEX = "Loss by token index"
 IN_CONTEXT = {
     "model": Column("Model"),
-    "nats": Column("In-context score, nats", "+.3f"),
+    "nats": Column("In-context gain, nats", "+.3f"),
     **interval("+.3f"),
     "n": Column("Texts"),
 }
 SIDES = {"full": "loss_full_nats", "masked": "loss_masked_nats"}
+SERIES = {"full": "full model", "masked": "pruned model"}
 
 
 def losses_view(
     rows: Sequence[Mapping[str, Any]], n_texts: int, scores: "Mapping[str, MeanOverTexts]", notes: Sequence[str]
 ) -> View:
-    """What pruning changes the losses by, a row of `rows` for each token, and the in-context scores by side."""
+    """What pruning changes the losses by, a row of `rows` for each token, and the in-context gains: the in-context
+    `scores` by side with their sign reversed. The finding is on the gain if there is more than one text."""
     full, masked = (float(np.nanmean([row[field] for row in rows])) for field in SIDES.values())
     on = f"over {counted(len(rows), 'token')}" + (f" of {n_texts} texts" if n_texts > 1 else "")
     is_changed = any(abs(row["diff_nats"]) > 0 for row in rows)
-    if is_changed:
+    if scores and n_texts > 1:
+        finding = gain_in_words(scores, is_changed)
+    elif is_changed:
         finding = (
             f"**The loss changes by {number(masked - full, 4, sign=True)} nats a token**, from {number(full, 4)} to "
             f"{number(masked, 4)}, {on}."
@@ -53,23 +64,60 @@ def losses_view(
     title = f"Tokens with the largest {'change' if is_changed else 'loss'}"
     parts = [Part(title, rows, columns, ranked_by=largest)]
     if scores:
-        known = [{"model": name, "nats": found.value, "low": found.low, "high": found.high, "n": found.n}
+        known = [{"model": name, "nats": -found.value, "low": -found.high, "high": -found.low, "n": found.n}
                  for name, found in scores.items() if is_changed or name == "full"]  # fmt: skip
-        parts.append(Part("In-context score", known, IN_CONTEXT))
-    loss = Column("Loss, nats" if n_texts == 1 else "Mean loss of the texts, nats", ".3f")
-    columns = {"index": Column("Token of the text"), "loss": loss, "model": Column("Model")}
-    draw = partial(kit.curves, x="index", y="loss", by="model")
-    parts.append(Part("Loss of each token", _by_index(rows, sides), columns, draw))
+        parts.append(Part("In-context gain", known, IN_CONTEXT))
+    losses = {SERIES[name]: _by_text(rows, field) for name, field in sides.items()}
+    parts.append(by_index_part(losses, bool(scores)))
     return View(finding, parts, notes, on_slide=len(parts))
 
 
-def _by_index(rows: Sequence[Mapping[str, Any]], sides: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The means over the texts at each index, by side."""
-    losses: dict[tuple[str, int], list[float]] = {}
-    for name, field in sides.items():
-        for row in rows:
-            losses.setdefault((name, row["index"]), []).append(row[field])
-    return [{"index": index, "model": name, "loss": float(np.mean(each))} for (name, index), each in losses.items()]
+def _by_text(rows: Sequence[Mapping[str, Any]], field: str) -> list[np.ndarray]:
+    """The losses of each text."""
+    found = dict[Any, list[float]]()
+    for row in rows:
+        found.setdefault(row.get("text"), []).append(row[field])
+    return [np.array(losses) for losses in found.values()]
+
+
+def gain_in_words(scores: "Mapping[str, MeanOverTexts]", is_changed: bool) -> str:
+    """Such as "**The in-context gain falls from 1.78 to −1.11 nats**: −2.89 (95% −3.61 to −2.18), 6 texts.", from the
+    in-context scores of the full and the pruned model and their change."""
+    of = scores["change" if is_changed else "full"]
+    n, full = counted(of.n, "text"), number(-scores["full"].value)
+    if not is_changed:
+        within = "" if math.isnan(of.low) else f" (95% {number(-of.high)} to {number(-of.low)})"
+        return f"**The in-context gain is {full} nats**{within}, {n}."
+    is_clear = of.low > 0 or of.high < 0
+    moves = ("falls" if of.value > 0 else "rises") if is_clear else "does not clearly change:"
+    change = with_interval(-of.value, -of.high, -of.low)
+    return f"**The in-context gain {moves} from {full} to {number(-scores['masked'].value)} nats**: {change}, {n}."
+
+
+def by_index_part(losses: Mapping[str, Sequence[np.ndarray]], has_gain: bool, width: float = 1.0) -> Part:
+    """The mean loss of some texts by token index, in bins of equal width in ln(index), with intervals over texts;
+    `losses` by series (SERIES). Of a text long enough, its first tokens are left out: they are few, and all noise."""
+    points = list[dict[str, Any]]()
+    for name, texts in losses.items():
+        try:
+            found = loss_by_index(texts, CURVE_BINS)
+        except HeadroomError:  # of a single token, which has no loss
+            continue
+        columns = [np.asarray(each).tolist() for each in vars(found).values()]
+        points += [{"model": name, **dict(zip(vars(found), row, strict=True))} for row in zip(*columns, strict=True)]
+    points = [point for point in points if point["first"] >= FIRST] or points
+    n_texts = max(map(len, losses.values()))
+    band = {"low": "low", "high": "high"} if n_texts >= BAND_TEXTS else {}
+    columns = {
+        "index": Column("Token index (log scale)", ".0f"),
+        "mean": Column("Loss, nats" if n_texts == 1 else "Mean loss, nats", ".3f"),
+        **(interval(".3f") if band else {}),
+        "model": Column("Model"),
+    }
+    roles = {"full": SERIES["full"], "pruned": SERIES["masked"]}
+    draw = partial(kit.curves, x="index", y="mean", by="model", log=True, roles=roles, **band)
+    caption = f"The in-context gain is the loss at token {EARLY} minus that at token {LATE}." if has_gain else ""
+    return Part(BY_INDEX, points, columns, draw, caption, width=width)
 
 
 def attribution_view(found: Mapping[str, np.ndarray], n_texts: int) -> View:
@@ -158,6 +206,39 @@ def lens_view(names: Sequence[str], shares: Sequence[float], n_tokens: int, n_le
     columns = {"after": Column("After layer"), "right": Column("Next token is the likeliest", ".1%")}
     draw = partial(kit.bars, y="after", x="right")
     return View(finding, [Part("Next tokens guessed after each layer", rows, columns, draw)], _left_out(n_left_out))
+
+
+def token_lens_view(found: "Mapping[str, LogitLens]", token: int) -> View:
+    """The guess of each side for one token of the text (from 0) after each layer, and the probability of the token."""
+    rows = list[dict[str, Any]]()
+    for name, lens in found.items():
+        at = token + lens.first_text - 1
+        columns = (lens.guess_ids[:, at, 0], lens.guess_p[:, at, 0], lens.next_p[:, at], lens.next_rank[:, at])
+        for layers, (ids, p, next_p, rank) in enumerate(zip(*columns, strict=True)):
+            rows.append({"layers": layers, "model": name, "p": float(next_p), "rank": int(rank),
+                         "guess": visible(lens.guesses[int(ids)]), "guess_p": float(p)})  # fmt: skip
+    words, (any_lens, *_) = [], found.values()
+    for name in found:
+        ranks = [row["rank"] for row in rows if row["model"] == name]
+        last_wrong = max((layers for layers, rank in enumerate(ranks) if rank != 1), default=-1)
+        if ranks[-1] != 1:
+            words.append(f"in the {name} it ends at rank {ranks[-1]:,}")
+        else:
+            words.append(f"in the {name} it is the likeliest " + (f"from layer {last_wrong} on" if last_wrong >= 0 else
+                                                                   "from the start"))  # fmt: skip
+    piece = plain(visible(any_lens.pieces[token + any_lens.first_text]))
+    columns = {
+        "layers": Column("Layers read"),
+        "model": Column("Model"),
+        "p": Column("Probability of the token", ".1%"),
+        "rank": Column("Its rank", ",d"),
+        "guess": Column("Likeliest token"),
+        "guess_p": Column("Its probability", ".1%"),
+    }
+    roles = {"full": SERIES["full"], "pruned": SERIES["masked"]}
+    draw = partial(kit.curves, x="layers", y="p", by="model", roles=roles, share=True)
+    part = Part("Probability of the token after each layer", rows, columns, draw)
+    return View(f"**“{piece}”**: {'; '.join(words)}.", [part])
 
 
 def _left_out(n: int) -> list[str]:

@@ -30,12 +30,11 @@ KERNELS = (
     "bf16=fp32,int8=fp32,gradient=fp32,attention=fp32,fp32=own",
 )
 STORY = {"prune_story": "Remove induction heads"}
-# a text without the heads that STORY removes
-PASSAGE = {"passage_text": "Privet Drive, twice", "passage_mask": "L1H1-3 L3H5", "passage_heads": "0"}
+MEASURED = {"Continue", "Attention"}  # what Text measures on each machine, in a moment
 VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, and its address
-    **{name: (name, {}) for name in ("prune", "in_context", "correlations", "head")},
+    **{name: (name, {}) for name in ("prune", "correlations", "head")},
     "story": ("prune", STORY),
-    "passage": ("passage", PASSAGE),
+    "text": ("text", {"text_text": "Privet Drive, twice", "mask": "L1H1-3 L3H5"}),
     "importance": ("importance", {"importance_what": "Gradient"}),
     "oracle": ("importance", {"importance_what": "Measured"}),  # which it opens with once that is stored
     "mechanisms": ("bench", {MEASUREMENT: label_of(CompareMechanisms)}),
@@ -47,8 +46,8 @@ KINDS = {*"activity answers attribution importance induction magnitudes perplexi
 ONCE = {"attribution", "tokenloss"}
 LARGE_VIEW = "head"
 # views with records of the last kernels alone
-OF_ONE_KERNEL = ("in_context", "correlations", "head", "heads", "oracle", "mechanisms")
-# what Head shows on top of some other heads: those that the story and In context name
+OF_ONE_KERNEL = ("correlations", "head", "heads", "oracle", "mechanisms")
+# what Head shows on top of some other heads: those that the story removes, and others that a text needs
 HEADS, TOP_OF_HEADS = ("L1H1", "L1H3", "L3H5", "L0H4", "L0H5"), "heads"
 # by scores of other kernels, a few of its orders differ: `--add` measures these on top, after all has been written
 ORDERED = "correlations"

@@ -18,7 +18,7 @@ from tests.benchmarks.browser import served, tab
 from tests.benchmarks.measure import REPOSITORY, options
 
 QUIET_MS, BAR_S = 700, 0.7
-FERRY = "passage_text=The+ferry&passage_order=random"
+FERRY = "text_text=The+ferry&order=random"
 VIEWS = (
     SavedView("The full model", "/"),
     SavedView("A third of the heads", "/?heads=30"),
@@ -26,10 +26,10 @@ VIEWS = (
     SavedView("Without four heads", "/?mask=L1H1-3+L3H5"),
     SavedView("A task that needs no examples", "/?task=demo_question&mask=L1H1-3+L3H5"),
     SavedView("Which heads match prefixes", "/induction"),
-    SavedView("A text, read twice", "/passage?passage_text=Privet+Drive%2C+twice&passage_mask=L1H1-3"),
-    SavedView("Where a head looks", "/attention?attention_heads=L1H2"),
-    SavedView("Another one", "/attention?attention_heads=L1H3"),
-    SavedView("Later tokens are easier", "/in_context?incontext_texts=4&incontext_order=random&incontext_heads=20"),
+    SavedView("A text, read twice", "/text?text_text=Privet+Drive%2C+twice&mask=L1H1-3"),
+    SavedView("Where a head looks", "/text?text_shade=Attention&text_head=L1H2"),
+    SavedView("Another one", "/text?text_shade=Attention&text_head=L1H3"),
+    SavedView("Later tokens are easier", "/text?text_text=Five+log+books&order=random&heads=20"),
 )
 # Notes when the page last changed: what stands there, and what charts and pictures show.
 WATCH = """() => {

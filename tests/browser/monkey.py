@@ -9,12 +9,12 @@ from playwright.sync_api import Error, Locator, Page
 from tests.browser.conftest import open_settings
 from tests.conftest import HANG_S
 
-SCREENS = ("Prune", "Passage", "In context")  # those with figures that are recomputed; they come up most
-OTHERS = ("Importance", "Induction", "Attention", "Correlations")
+SCREENS = ("Prune", "Text")  # those with figures that are recomputed; they come up most
+OTHERS = ("Importance", "Induction", "Correlations")
 KEYS = ("ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End")
-NUMBERS = {"Questions": (1, 8, 16, 24, 40), "Most texts": (1, 2, 3), "Seed": (0, 1, 2)}
+NUMBERS = {"Questions": (1, 8, 16, 24, 40)}
 MASKS = ("", "L0H1", "F1", "L1H*", "L0H0-2 F0", "L1H0 L1H3", "F0-1", "L99H0", "nonsense", "<b>F1</b>")
-BUTTONS = re.compile("^(Cancel|Resume|Retry|Measure|Ablate|Retry|Prune the induction|Prune these|Pattern labels)")
+BUTTONS = re.compile("^(Cancel|Resume|Retry|Measure|Ablate|Retry|Prune the induction|Prune these)")
 PATIENCE_MS = 4000  # what is not there to be clicked by then is left alone
 LONG_MS = 1000 * HANG_S
 
@@ -98,7 +98,7 @@ def set_number(page, rng, models, words):
 
 def set_mask(page, rng, models, words):
     open_settings(page)
-    field = any_of(rng, page.get_by_role("textbox", name=re.compile("^(Prune these as well|A lacks)$")))
+    field = any_of(rng, page.get_by_role("textbox", name=re.compile("^Prune these as well$")))
     words.append(mask := rng.choice(MASKS))
     field.fill(mask)
     field.press("Enter")

@@ -8,7 +8,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
@@ -29,9 +28,8 @@ for line in sys.stdin:
 """
 LEVELS = ("Attention heads pruned", "FFNs pruned", "Layers dropped")
 AXES = dict(zip(("Attention heads", "FFNs", "Layers"), LEVELS, strict=True))  # of the control on Prune
-FIGURES = ("figure", "losses", "scores")  # marks of what is compared
-SLOTS = ("questions", "train questions", "accuracy", "passage order", "passage A", "passage B", "incontext texts",
-         "incontext")  # fmt: skip
+FIGURES = ("figure", "losses")  # marks of what is compared
+SLOTS = ("questions", "train questions", "accuracy", "text order", "text full", "text pruned")
 # Everything that is read off a screen, in one go.
 LOOK = """() => {
   const all = (where, what) => [...document.querySelectorAll(where + " " + what)]
@@ -212,67 +210,27 @@ def curve(seen: dict[str, Any], full: list[str], oracle: Oracle, store: str, fou
     found.same(f"curve at {level}% of {axis}", shown, f"{100 * right:.1f}")
 
 
-def same_mask(seen: dict[str, Any], axes: tuple[str, str], task: str, oracle: Oracle, found: Comparison) -> None:
-    """The mask in a command is the one that levels, ranking and field of the screen make."""
-    controls = seen["controls"]
-    asked = controls.get(task, "demo_copy")  # hidden where no ranking reads it
-    words = [*shared(seen, "evaluate")[1:], "--task", asked, "--shots", "5", "--limit", "1"]
-    heads, ffns = (next(controls[label] for label in controls if label.startswith(axis)) for axis in axes)
-    words += ["--prune-heads", heads, "--prune-ffns", ffns, "--order-questions", "64"]
-    words += ["--order", controls["Pruning order"], "--mask", controls["Prune these as well"]]
-    command = shlex.split(seen["commands"][0])
-    shown = command[command.index("--mask") + 1] if "--mask" in command else ""
-    found.same(f"mask of {axes[0]}", shown, oracle.run(words, oracle.new_store())["mask"])
-
-
 def read_losses(seen: dict[str, Any], oracle: Oracle) -> pd.DataFrame:
     """What the first command on the screen writes."""
     oracle.run(shlex.split(seen["commands"][0])[1:], oracle.new_store())
     return pd.read_csv(oracle.folder / "losses.csv")
 
 
-def passage(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
-    """The Passage screen: mean losses, tokens and counts."""
-    controls = seen["controls"]
-    lacks = next(value for name, value in controls.items() if (name or "").startswith("A lacks"))
-    if not lacks and controls.get("Compare with", "") in ("", "none"):
-        found.same("command of the Passage screen", model_of(seen["commands"][0]), model_in(seen))
-    same_mask(seen, ("B: heads pruned", "B: FFNs pruned"), "Important for", oracle, found)
+def text(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
+    """The Text screen: its mask belongs to the study, and its mean losses to its command."""
+    controls, command = seen["controls"], shlex.split(seen["commands"][0])
+    if controls.get("Compare with", "") in ("", "none"):
+        found.same("command of the Text screen", model_of(seen["commands"][0]), model_in(seen))
+    words = [*shared(seen, "evaluate")[1:], "--task", controls["Task"], "--limit", "1"]
+    words += ["--shots", controls["Examples in the prompt"], *by_level(controls, {})]
+    words += ["--mask", controls["Prune these as well"]]
+    mask = command[command.index("--mask") + 1] if "--mask" in command else ""
+    found.same("mask of the Text screen", mask, oracle.run(words, oracle.new_store())["mask"])
     losses = read_losses(seen, oracle).dropna(subset=["loss_full_nats", "loss_masked_nats"])
-    a, b = losses["loss_full_nats"].mean(), losses["loss_masked_nats"].mean()
-    said = re.search(r"Mean loss of A ([\d.]+)(?:, of B ([\d.]+))? nats(?:, change ([+−]?[\d.]+))?, over ([\d,]+)",
-                     seen["text"])  # fmt: skip
-    found.same("mean loss of A", said[1], a, 6e-4)
-    found.same("tokens", said[4], f"{len(losses):,}")
-    if said[2] is not None:
-        found.same("mean loss of B", said[2], b, 6e-4)
-        found.same("change of the mean loss", said[3], b - a, 6e-4)
-    else:
-        found.same("B is A", a, b)
+    full, pruned = losses["loss_full_nats"].mean(), losses["loss_masked_nats"].mean()
+    said = re.search(r"mean loss (?:is|stays at|\w+ from) ([\d.]+)(?: to ([\d.]+))? nats a token", seen["text"])
+    found.same("mean loss of the full model", said[1], full, 6e-3)
+    found.same("mean loss of the pruned model", said[2] or said[1], pruned, 6e-3)
 
 
-def in_context(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
-    """The In context screen: the gain of both models, which is the score with its sign reversed."""
-    same_mask(seen, ("Attention heads pruned", "FFNs pruned"), "Task", oracle, found)
-    found.same("command of the In context screen", model_of(seen["commands"][0]), model_in(seen))
-    averaged = re.search(r"--average-tokens (\d+)", seen["commands"][0])  # the control is in a closed popover
-    around = int(averaged.group(1)) if averaged else 0
-    losses = read_losses(seen, oracle)
-    losses = losses.assign(text=losses.get("text", 1))
-
-    def score(column: str) -> float:
-        texts = [text.to_numpy() for _, text in losses.groupby("text")[column]]
-        early, late = (slice(at - 1 - around, at + around) for at in (50, 500))
-        return float(np.mean([text[late].mean() - text[early].mean() for text in texts]))
-
-    full, pruned = score("loss_full_nats"), score("loss_masked_nats")
-    of_full = re.search(r"from ([+−]?\d+\.\d+) \(full model\)", seen["text"])
-    if of_full is None:
-        found.same("gain of the full model", seen["figures"][0], -full, 0.0055)
-        found.same("nothing is pruned", full, pruned)
-        return
-    found.same("gain of the full model", of_full[1], -full, 0.0055)
-    found.same("gain of the pruned model", seen["figures"][0], -pruned, 0.0055)
-
-
-CHECKS = {"Prune": prune, "Passage": passage, "In context": in_context}
+CHECKS = {"Prune": prune, "Text": text}

@@ -9,7 +9,7 @@ from tests.conftest import IS_THOROUGH
 
 FIRST, *OTHERS = [screen.file for screens in STORY.values() for screen in screens]
 ALL = [(screen, theme) for screen in ("", *OTHERS) for theme in ("light", "dark")]  # the first has no path
-CASES = ALL if IS_THOROUGH else [("passage", "light"), ("bench", "dark")]
+CASES = ALL if IS_THOROUGH else [("text", "light"), ("bench", "dark")]
 SEVERE = ("serious", "critical")
 # Charts are drawn after a run has ended: whether nothing has changed for so many milliseconds.
 QUIET = """ms => new Promise(resolve => {

@@ -68,8 +68,9 @@ def test_hostile_text_is_shown_and_nothing_is_fetched(page, app_server, tmp_path
     ):
         visit(page, address, **parameters)
         page.get_by_test_id("stAlert").get_by_text("192.0.2.1").filter(visible=True).first.wait_for()
-    visit(page, address, "passage", passage_text=IMAGE[:80])
+    visit(page, address, "text", text_text=IMAGE[:80])
     await_mark(page, "losses")
-    visit(page, address, "continuation", continue_prompt=" ".join(HOSTILE), model=str(model), continue_tokens="4")
-    await_mark(page, "chart", key="continue_next full model")
-    visit(page, address, "attention", attention_heads=IMAGE, attention_text=HOSTILE[2], attention_rows=IMAGE)
+    visit(page, address, "text", text_head=IMAGE)
+    page.get_by_test_id("stAlert").get_by_text("192.0.2.1").filter(visible=True).first.wait_for()
+    visit(page, address, "text", text_text="Pasted text", text_own=" ".join(HOSTILE), model=str(model))
+    page.locator(".written .text").first.wait_for()

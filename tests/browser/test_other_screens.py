@@ -1,4 +1,4 @@
-"""Head, Continue, Induction and two models side by side in a real Chromium: links, steps, clicks on a chart, one click
+"""Head, Induction and two models side by side in a real Chromium: links, steps, clicks on a chart, one click
 that lets go, and what stays in the address."""
 
 import re
@@ -26,20 +26,6 @@ def test_a_link_opens_that_head_and_its_address_holds(page, address, another_tab
     shows(another_tab(page.url), "L2H4")
     page.go_back()
     shows(page, "L2H3")
-
-
-def test_results_fade_while_another_prompt_is_typed(page, address):
-    page.goto(f"{address}/continuation?precision=fp32&continue_tokens=4&continue_heads=0")
-    at_rest(page)
-    prompt = page.get_by_role("textbox", name="Prompt", exact=True)
-    prompt.press_sequentially(" and")
-    faded = (
-        "() => { let at = document.querySelector('[data-testid=stMetric]'), o = 1; for (; at; at = at.parentElement) "
-    )
-    faded += "o *= getComputedStyle(at).opacity; return o < 0.5 }"
-    page.wait_for_function(faded)
-    prompt.press("Control+Enter")
-    page.wait_for_function(f"() => !({faded})()")
 
 
 def test_heads_clicked_on_a_map_are_in_the_table_and_can_be_pruned(page, address):
@@ -83,7 +69,7 @@ def test_a_color_bar_stays_when_a_control_changes_the_address(page, address):
 def test_what_is_compared_goes_along_and_is_let_go_of_by_one_click(page, address):
     page.goto(f"{address}/?against=fp32&task=demo_copy&shots=0&limit=32&order=random")
     await_mark(page, "second figure", model="demo in fp32", questions=32)
-    page.get_by_role("link", name="Passage").click()
+    page.get_by_role("link", name="Text").click()
     await_mark(page, "losses", "measured")
     assert "against=fp32" in page.url
     page.get_by_test_id("stSidebar").get_by_role("button", name=re.compile("clear", re.I)).click()

@@ -9,7 +9,7 @@ FEW = "precision=fp32&limit=16&order=random"
 MAIN = "document.querySelector('[data-testid=stMain]')"
 MAP = "document.querySelector('.st-key-prune_map').getBoundingClientRect().bottom"
 FITS = f"{MAIN}.scrollHeight <= {MAIN}.clientHeight + 1 && {MAP} > 0.7 * innerHeight"  # and uses the height
-VIEWS = {"Whole": f"/?{FEW}", "Half": f"/?{FEW}&heads=50", "Text": "/passage?passage_text=The+ferry"}
+VIEWS = {"Whole": f"/?{FEW}", "Half": f"/?{FEW}&heads=50", "Text": "/text?text_text=The+ferry"}
 
 
 def test_a_presenter_steps_through_saved_views(page, address):

@@ -50,11 +50,11 @@ def test_every_screen_says_in_its_address_what_is_pruned(page, address):
     page.goto(f"{address}/?{START}&mask=L1H3+F0")
     settled_figure(page, questions=16, heads=1, ffns=1)
     assert f"{heads(1)}, {ffns(1)}" in page.locator(".stMarkdownBadge", has_text="Pruned").first.inner_text()
-    for name, path in (("Passage", "passage"), ("Attention", "attention"), ("Induction", "induction")):
-        page.get_by_role("link", name=name, exact=True).click()
-        page.wait_for_url(f"**/{path}?*_mask=L1H3+F0*")
-        if name != "Induction":  # which has its field in Settings
-            expect(field(page)).to_have_value("L1H3 F0")
+    page.get_by_role("link", name="Text", exact=True).click()
+    page.wait_for_url("**/text?*mask=L1H3+F0*")
+    expect(field(page)).to_have_value("L1H3 F0")
+    page.get_by_role("link", name="Induction", exact=True).click()
+    page.wait_for_url("**/induction?*induction_mask=L1H3+F0*")
     page.locator('[class*="st-key-heads-map"]').first.wait_for()  # the button of the screen before is gone
     page.get_by_role("button", name="Restore all").click()
     expect(page.get_by_role("button", name="Restore all")).to_have_count(0)

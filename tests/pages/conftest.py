@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import streamlit as st
 from streamlit.components.v2 import manifest_scanner
+from streamlit.runtime.pages_manager import PagesManager
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
@@ -26,6 +27,7 @@ from pages.ui.downloads import footer
 from pages.ui.downloads.origin import executable
 from pages.ui.figures import charts
 from pages.ui.page import offers, runtime
+from pages.ui.page.screens import STORY
 from pages.ui.page.streamlit_internals import is_connected, session_id
 from pages.ui.prune.figure import HELP
 from scripts.make_demo.shipped import KERNELS
@@ -35,6 +37,7 @@ from tests.engine.fixtures import while_measured
 WAIT_S = HANG_S
 # the screens that measure the model of the sidebar, by file; Training has models of its own
 MEASURING = sorted(file.stem for file in (REPOSITORY / "pages").glob("*.py") if file.stem != "training")
+WITH_STUDY = {calc_hash(each.file) for screens in STORY.values() for each in screens if each.has_study}
 N = 20
 NUMBERS = count(1)
 TAB = "test session id"  # what every AppTest is called
@@ -99,22 +102,30 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
     """Opens the app in a new session, on a screen at given query parameters; the store lives as long as the test."""
     monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
     monkeypatch.delenv("HEADROOM_TASK_DATA", raising=False)
-    real_run = AppTest._run
+    real_run, real_init, is_framed = AppTest._run, PagesManager.__init__, {"now": False}
 
     def run_from_the_start(at, *rest, **more):
         # AppTest forgets between runs that app.py calls st.navigation, and would run the page without app.py
         at._finished_page_script_hash = ""
         at._page_hash = vars(at).get("wanted_page_hash", "")
+        is_framed["now"] = "framed" in at.session_state and at._page_hash in WITH_STUDY
         try:
             return real_run(at, *rest, **more)
         finally:
             at._page_hash = ""
+            is_framed["now"] = False
+
+    def as_navigated(manager, *rest, **more):
+        if is_framed["now"]:  # app.py draws the bar of the study, in each run
+            PagesManager.uses_pages_directory = False
+        real_init(manager, *rest, **more)
 
     def raised(error):
         raise error  # a test has to fail of it, whatever a user would see
 
     monkeypatch.setattr(runtime, "unforeseen", raised)
     monkeypatch.setattr(AppTest, "_run", run_from_the_start)
+    monkeypatch.setattr(PagesManager, "__init__", as_navigated)
     st.cache_resource.clear()
 
     def open_app(screen="", run=True, **parameters):
@@ -386,13 +397,16 @@ def components(at):
 
 def experiment_of(at):
     """What the page shows, under a random ranking."""
+    from engine.importance.rankings_of import Pruning, Ranking
     from engine.models.loading import LoadSpec
+    from engine.models.masks import parse_edits
     from engine.questions.requests import TaskSpec, get_requests
-    from pages.ui.controls.controls import Levels
+    from pages.ui.page.defaults import RANKING_QUESTIONS
     from pages.ui.prune.experiment import Experiment
 
     target = runtime.session().target(LoadSpec(at.selectbox(key="model").value, "fp32"))
     task = TaskSpec(at.selectbox(key="task").value)
-    levels = Levels(task, "random", level(at, "heads") * 10, 0, at.text_input(key="mask").value or "")
+    ranking, typed = Ranking("random", n_questions=RANKING_QUESTIONS), at.text_input(key="mask").value or ""
+    pruning = Pruning(task, ranking, level(at, "heads") * 10, 0, parse_edits(typed, target.shape))
     requests = get_requests(task, None, runtime.store())
-    return Experiment(target, None, requests, None, 100, levels.pruning(target.shape))
+    return Experiment(target, None, requests, None, 100, pruning)

@@ -32,10 +32,7 @@ ONE_EACH = {
     "importance": {"importance_what": IMAGE, "importance_tasks": IMAGE, "importance_shots": "nan"},
     "induction": {"induction_score": IMAGE, "induction_shots": ""},
     "head": {"head_tasks": IMAGE, "head_shots": "nan", "head_text": "n" * 300, "head_token": "a\0b"},
-    "passage": {"passage_scale": "-1", "passage_heads": "9" * 5000, "passage_view": IMAGE, "passage_token": "inf"},
-    "continuation": {"continue_tokens": "-1", "continue_by": "", "continue_seed": "a\0b"},
-    "attention": {"attention_switches": "a,b", "attention_token": IMAGE},
-    "in_context": {"incontext_texts": "1e400", "incontext_from": "", "incontext_around": "nan"},
+    "text": {"heads": "9" * 5000, "text_shade": IMAGE, "text_token": "inf", "text_tokens": "nan"},
     "correlations": {"correlations_what": "", "correlations_method": IMAGE, "correlations_a": "inf"},
     "bench": {"bench_evaluate_shots": "inf", "bench_evaluate_limit": IMAGE, "bench_evaluate_labels": "nan"},
 }
@@ -59,10 +56,7 @@ def test_what_is_no_option_is_left_out(text):
 
 @pytest.mark.parametrize(
     ("page", "said"),
-    [
-        *((screen, ONE_EACH.get(screen, BOS)) for screen in MEASURING),
-        ("attention", {"attention_heads": "L" + "9" * 5000}),
-    ],
+    [*((screen, ONE_EACH.get(screen, BOS)) for screen in MEASURING), ("text", {"text_head": "L" + "9" * 5000})],
 )
 def test_a_page_with_garbage_says_so_in_one_line_and_works(page, said, open_app):
     at = open_app(page, run=False, model="demo", order="random", **said)

@@ -5,15 +5,15 @@ screen that draws them."""
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from engine.views import colors, kit
 from engine.views.colors import PLACES, palette
+from engine.views.texts import SERIES, by_index_part
 from engine.views.view import Part
-from pages.ui.continuation import charts as continuation
 from pages.ui.figures import charts, head_sets
-from pages.ui.in_context import charts as in_context
 from pages.ui.induction import charts as induction
 from pages.ui.prune import charts as prune
 
@@ -96,17 +96,13 @@ def test_a_cross_has_an_edge_and_the_report_its_words():
 
 NONE = pd.DataFrame(columns=["level", "acc", "low", "high", "n", "pruned"])
 CURVES = Part("Curves", [{"curve": name, "level": 0.5, "acc": 0.5} for name in ("piqa", "mean", "random")])
-BARS = pd.DataFrame({"token": ["a"], "p": [1.0], "rank": [1], "place": [0], "model": [continuation.FULL]})
-INDEXED = pd.DataFrame(
-    {"series": [in_context.FULL], "mean": 3.0, "low": 2.0, "high": 4.0, "n": 3, "first": 1, "last": 9}
-)
+INDEXED = by_index_part({name: [np.ones(600)] * 3 for name in SERIES.values()}, True)
 RETAINED = pd.DataFrame({"kind": ["chosen", "random"], "line": "a", "level": 0.5, "left": 0.5})
 SETS = pd.DataFrame({"size": [0, 1], "kind": [head_sets.RANDOM, head_sets.STRONGEST]})
 DRAWN = {
     "Prune": (prune.accuracy_curve(NONE, NONE, 0.9, 0.25, "Heads"), {
         "measured": "pruned", "full model": "full", "chance": "chance", "estimate": "estimate", "now": "now"}),
-    "Continue": (continuation.next_bars(BARS, continuation.FULL), {"full model": "full", "pruned model": "pruned"}),
-    "In context": (in_context.loss_curve(INDEXED), {in_context.FULL: "full", in_context.PRUNED: "pruned"}),
+    "Text": (INDEXED.picture(), {"full model": "full", "pruned model": "pruned"}),
     "Study": (kit.curves(CURVES, "level", "acc", "curve", roles={"pruned": "mean", "random": "random"}), {
         "mean": "pruned", "random": "random"}),
     "Induction": (induction.retained_chart(RETAINED, "copying"), {"chosen": "pruned", "random": "random"}),

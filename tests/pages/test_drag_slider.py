@@ -11,12 +11,14 @@ def screen():
     import streamlit as st
 
     from pages.ui.controls import drag_slider
-    from pages.ui.controls.drag_slider import draw_field, draw_slider
+    from pages.ui.controls.drag_slider import Field, draw_slider, level_field
 
     def preset():
         st.session_state.trial_heads = 15
 
-    field = draw_field(st.container(), "trial_heads", "Heads pruned")
+    place = st.container()
+    percent = level_field(place.container(key="hidden trial_heads"), "trial_heads", "Heads pruned")
+    field = Field("trial_heads", "Heads pruned", percent, place)
     draw_slider(field, "They give 0.", live=True, texts={0: "none", 5: "<b>"})
     hand = drag_slider.hand("trial_heads")
     st.button("Preset", on_click=preset)

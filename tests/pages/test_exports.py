@@ -13,7 +13,6 @@ from pages.ui.downloads import exports
 from pages.ui.downloads import footer as closing
 from pages.ui.figures.text_picture import COLUMNS, FULL_OPACITY, text_picture
 from pages.ui.prune.panels.exports import free_name
-from tests.engine.fixtures import write_questions
 from tests.pages.conftest import settled
 
 SCREENS = {
@@ -21,30 +20,23 @@ SCREENS = {
     "importance": ({"importance_tasks": "demo_copy", "importance_shots": "0"}, "Measure importance"),
     "induction": ({}, ""),
     "head": ({"head": "L1H2", "head_tasks": "demo_copy", "head_shots": "0"}, "Measure all"),
-    "passage": ({"passage_text": "Privet Drive, twice", "passage_mask": "L0H1", "passage_order": "random"}, ""),
-    "continuation": (
-        {"continue_prompt": "One two, one", "continue_tokens": "4", "continue_order": "random", "continue_heads": "20"},
-        "",
+    "text": (
+        {"text_text": "Privet Drive, twice", "mask": "L0H1", "text_head": "L0H1", "text_shade": "Attention"},
+        "Measure",
     ),
-    "attention": ({"attention_text": "Privet Drive, twice", "attention_heads": "L0H1"}, ""),
-    "in_context": ({"incontext_texts": "3", "incontext_mask": "L0H1"}, ""),
     "correlations": ({"correlations_tasks": "demo_copy,demo_walk", "correlations_shots": "0"}, "Measure "),
     "bench": ({"bench_evaluate_mask": "L0H1", "bench_evaluate_limit": "16"}, "Measure"),
 }
 
 
 @pytest.fixture
-def sheet_of(open_app, monkeypatch, tmp_path, wide_opt):
+def sheet_of(open_app, monkeypatch):
     """What a screen hands to its downloads, and the page's own words."""
     handed = []
     monkeypatch.setattr(closing, "_draw_files", handed.append)
 
     def sheet_of(name):
         parameters, measure = SCREENS[name]
-        if name == "in_context":
-            task = write_questions(tmp_path / "rivers.jsonl", 60)
-            parameters = parameters | {"model": str(wide_opt), "incontext_task": str(task)}
-            parameters["incontext_from"] = "Solved questions"
         at = open_app(name, **parameters)
         if measure:
             buttons = [button for button in at.button if button.label.startswith(measure)]
@@ -77,13 +69,14 @@ def test_the_archive_of_a_screen_holds_all_of_it(sheet_of):
     assert files["prune.html"].startswith(b"<!doctype html>") and files["program.py"]
 
 
-def test_the_page_of_a_continuation_says_what_was_said(sheet_of):
-    screen, _ = sheet_of("continuation")
+def test_the_page_of_a_text_says_how_both_models_write_on(sheet_of):
+    screen, _ = sheet_of("text")
     page = exports.to_html(screen).decode()
-    assert "After “One two, one”" in page and "4 tokens, each the likeliest" in page and "1 of 8 heads" in page
-    assert set(screen.sheet.pictures) == {"Next token, full model", "Next token, pruned model"}
-    said = screen.sheet.table("What was said").decode()
-    assert said.count("full model") == said.count("pruned model") == 4
+    assert "Full model: “" in page and "Pruned model: “" in page and "1 of 8 heads" in page
+    assert set(screen.sheet.pictures) == {"Text", "Loss by token index"}
+    said = screen.sheet.table("Continuation").decode()
+    assert said.count("full,") == said.count("masked,") == 24
+    assert set(screen.sheet.tables) == {"Losses by token", "Attention", "Loss by token index", "Continuation"}
 
 
 def test_a_text_is_set_with_every_letter_once_and_no_line_too_long():

@@ -10,13 +10,14 @@ OPT, OTHER_OPT = "facebook/opt-125m", "facebook/opt-350m"  # neither needs to be
 def controls():
     import streamlit as st
 
-    from pages.ui.controls.carried import AXES, SCREENS
+    from pages.ui.controls.carried import SCREENS
     from pages.ui.controls.controls import one_listed
     from pages.ui.controls.many_tasks import choose_tasks
     from pages.ui.controls.sidebar import draw_sidebar
     from pages.ui.controls.study import apply_settings, chosen
     from pages.ui.controls.task_box import task_box
     from pages.ui.page.address import number_field
+    from pages.ui.page.defaults import AXES
     from pages.ui.page.widget_writes import hold
 
     st.set_page_config()
@@ -33,7 +34,7 @@ def controls():
         prefix = "" if screen == "prune" else f"{screen}_"
         for axis in AXES if SCREENS[screen] else ():
             key = f"{prefix}{axis}"
-            number_field(here, axis, (0, 100), key, value=10 if key == "passage_heads" else 0)
+            number_field(here, axis, (0, 100), key, value=0)
         hold(f"{prefix}mask")
         here.text_input("Mask", key=f"{prefix}mask", bind="query-params")
 
@@ -84,5 +85,3 @@ def test_another_kind_of_model_opens_unpruned_unless_the_address_prunes(drawn):
     assert change_model(at, OTHER_OPT).number_input(key="heads").value == 90, "of the same kind"
     change_model(at, "demo")
     assert {each.value for each in at.number_input} == {0} and not any(each.value for each in at.text_input[:6])
-    at = change_model(drawn(), OPT)
-    assert at.number_input(key="passage_heads").value == 10, "what a screen opens with, while nothing is set"

@@ -2,12 +2,13 @@
 
 import re
 
+import pytest
 from streamlit.util import calc_hash
 
 from engine.questions.labels import LABELS
 from engine.questions.requests import Question, TaskSpec
 from engine.views.questions import copied, decided_by, question_start
-from tests.pages.conftest import settled
+from tests.pages.conftest import components, settled
 
 PROMPT = (
     "My uncle lost the grey and new boot\n\nIn August, Frank mended the grey heavy boot\n\n"
@@ -61,12 +62,14 @@ def test_the_question_shows_the_copied_word_and_leads_to_the_head_that_looks_at_
     assert int(share) >= 10
     link.click().run()
     assert not at.exception
-    at.wanted_page_hash = calc_hash("attention")
-    at.query_params["attention_heads"] = head
+    at.wanted_page_hash = calc_hash("text")
+    at.query_params["text_head"] = head
     settled(at)
-    assert at.text_input(key="attention_heads").value == head
-    assert at.selectbox(key="attention_text").value == "A question of demo_outfit"
-    assert int(at.text_input(key="attention_token").value) > 50
+    assert at.selectbox(key="text_head").value == head
+    assert at.selectbox(key="text_text").value == "A question of demo_outfit"
+    [data] = [data for data in components(at) if "looks" in data]
+    looks = data["looks"]["at"][int(at.text_input(key="text_token").value) - 1]
+    assert looks[0][1] == pytest.approx(int(share) / 100, abs=0.06), "of the answer's first token, to the same word"
 
 
 def test_a_task_that_copies_nothing_shows_its_question_alone(open_app):

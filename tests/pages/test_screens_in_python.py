@@ -55,19 +55,19 @@ def test_induction(shown_on, asked):
 
 
 @pytest.mark.slow("measures a screen's numbers twice")
-def test_passage(shown_on, asked):
-    _, tables = shown_on("passage", passage_text=PASSAGE, passage_mask="L0H1", passage_order="random")
+def test_text(shown_on, asked):
+    _, tables = shown_on("text", text_text=PASSAGE, mask="L0H1", order="random")
     found, shown = (
         headroom.MeasureLosses(**asked, passage=PASSAGE, mask="L0H1").run().frame(),
         tables["Losses by token"],
     )
-    assert found["loss_full_nats"].tolist() == close(shown["loss_a_nats"])
-    assert found["loss_masked_nats"].tolist() == close(shown["loss_b_nats"])
+    assert found["loss_full_nats"].tolist() == close(shown["loss_full_nats"])
+    assert found["loss_masked_nats"].tolist() == close(shown["loss_pruned_nats"])
 
 
 @pytest.mark.slow("measures a screen's numbers twice")
 def test_attention(shown_on, asked):
-    _, tables = shown_on("attention", attention_text=PASSAGE, attention_heads="L0H1")
+    _, tables = shown_on("text", text_text=PASSAGE, text_head="L0H1", text_shade="Attention")
     result = headroom.MeasureAttention(**asked, passage=PASSAGE, heads="L0H1").run()
     [view], shown = result.value.values(), tables["Attention"]
     drawn = view.pattern[shown["destination"], shown["source"]]

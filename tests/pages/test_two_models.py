@@ -142,11 +142,11 @@ def test_a_bad_second_model_is_one_line_and_the_first_goes_on(open_app, text):
 
 
 def test_what_is_compared_is_the_same_on_all_screens(open_app, twin):
-    at = open_app("passage", run=False, against=str(twin), **RANDOM).run()
+    at = settled(open_app("text", run=False, against=str(twin), **RANDOM, mask="L0H1"))
     assert at.sidebar.selectbox(key="against").value == str(twin)
-    assert "twin in fp32" in at.text_input(key="passage_a_mask").label
+    assert "A: twin in fp32" in said(at)
     assert second_figure(go_to(at, "prune"))[0] == "twin in fp32"
-    at = open_app("attention", run=False, against=str(twin))  # which shows one model
+    at = open_app("induction", run=False, against=str(twin))  # which shows one model
     field = at.run().sidebar.selectbox(key="against")
     assert field.disabled and field.value == str(twin)
 

@@ -93,14 +93,14 @@ def test_a_view_without_a_typed_name_is_saved_under_the_proposed_one(stage):
 
 
 def test_a_proposed_name_is_short_enough_to_save():
-    name = views.free_name("Passage: " + 80 * "a" + "\n", "/models/gpt2", [])
+    name = views.free_name("Text: " + 80 * "a" + "\n", "/models/gpt2", [])
     assert len(name) <= views.MAX_NAME and name.isprintable()
-    assert views.free_name("Passage: " + 80 * "a" + "\n", "/models/gpt2", [SavedView(name, "/")]) == f"{name} 2"
+    assert views.free_name("Text: " + 80 * "a" + "\n", "/models/gpt2", [SavedView(name, "/")]) == f"{name} 2"
 
 
-@pytest.mark.parametrize(("by", "left_out"), [("prune", True), ("prune", False), ("attention", False)])
+@pytest.mark.parametrize(("by", "left_out"), [("prune", True), ("prune", False), ("induction", False)])
 def test_a_view_can_leave_out_what_another_screen_pruned(stage, by, left_out):
-    stage.query_params["attention_mask"] = "L1H1"
+    stage.query_params["induction_mask"] = "L1H1"
     stage.session_state[PRUNED_BY] = by
     stage.run()
     assert [box.label for box in stage.checkbox] == ["Leave the pruning out"] * (by == "prune")
@@ -109,11 +109,11 @@ def test_a_view_can_leave_out_what_another_screen_pruned(stage, by, left_out):
         stage.checkbox[0].check()
     stage.text_input[0].set_value("a")
     button(stage, "Save").click().run()
-    assert ("attention_mask=L1H1" in views.saved(runtime.store())[0].link) == (not left_out)
+    assert ("induction_mask=L1H1" in views.saved(runtime.store())[0].link) == (not left_out)
 
 
 def test_a_view_is_of_the_screen_that_the_address_names_and_its_saving_is_confirmed(stage, monkeypatch):
-    monkeypatch.setattr(presentation, "browser_address", lambda: "http://127.0.0.1:8501/attention")
+    monkeypatch.setattr(presentation, "browser_address", lambda: "http://127.0.0.1:8501/induction")
     stage.run().text_input[0].set_value("a")
     told = button(stage, "Save").click().root.get_widget_states()
     stage._run(told)
@@ -124,7 +124,7 @@ def test_a_view_is_of_the_screen_that_the_address_names_and_its_saving_is_confir
     assert [each.value for each in stage.toast] == ["Saved as slide 2: b"]
     stage.run()
     assert not stage.toast
-    assert views.saved(runtime.store()) == (SavedView("a", "/attention"), SavedView("b", "/attention"))
+    assert views.saved(runtime.store()) == (SavedView("a", "/induction"), SavedView("b", "/induction"))
 
 
 def test_what_a_browser_tells_twice_is_done_once(stage):

@@ -8,13 +8,7 @@ from pages.ui.controls.study import KEYS
 from pages.ui.page.tables import mask_counts
 from tests.pages.conftest import go_to, press, settled
 
-SCREENS = {
-    "passage": "passage",
-    "continue": "continuation",
-    "attention": "attention",
-    "incontext": "in_context",
-    "induction": "induction",
-}
+SCREENS = {"induction": "induction"}  # which has a mask of its own
 
 
 def goes_to(at, name):
@@ -32,6 +26,10 @@ def test_each_screen_opens_with_what_prune_prunes(open_app):
     at = open_app(order="random", heads="25", mask="F1")
     [badge] = badges(at)
     assert "2 of 8 heads, 1 of 2 FFNs" in badge
+    goes_to(at, "text")
+    assert (
+        badges(at) == [badge] and at.number_input(key="heads").value == 25 and at.text_input(key="mask").value == "F1"
+    )
     for name in SCREENS:
         goes_to(at, name)
         field = at.text_input(key=f"{name}_mask").value
@@ -43,22 +41,21 @@ def test_each_screen_opens_with_what_prune_prunes(open_app):
 
 def test_what_another_screen_sets_comes_back_and_is_let_go_of_everywhere(open_app):
     at = open_app(order="random", heads="25")
-    goes_to(at, "attention")
-    at.text_input(key="attention_mask").set_value("L0H1")
+    goes_to(at, "induction")
+    at.text_input(key="induction_mask").set_value("L0H1")
     settled(at)
     goes_to(at, "prune")
     assert at.text_input(key="mask").value == "L0H1" and at.number_input(key="heads").value == 0
     assert "1 of 8 heads" in badges(at)[0]
-    press(goes_to(at, "passage"), "Restore all")
-    assert badges(at) == [] and at.text_input(key="passage_mask").value == ""
-    for name in ("prune", "attention"):
-        goes_to(at, name)
-        assert at.text_input(key="mask" if name == "prune" else f"{name}_mask").value == "" and badges(at) == []
+    press(goes_to(at, "text"), "Restore")
+    assert badges(at) == [] and at.text_input(key="mask").value == ""
+    goes_to(at, "prune")
+    assert at.text_input(key="mask").value == "" and badges(at) == []
 
 
 def test_an_address_says_what_is_pruned_and_hands_it_on(open_app):
-    at = open_app("passage", passage_mask="L1H3", passage_heads="0")
-    assert at.text_input(key="passage_mask").value == "L1H3"
+    at = open_app("text", mask="L1H3")
+    assert at.text_input(key="mask").value == "L1H3"
     goes_to(at, "prune")
     assert at.text_input(key="mask").value == "L1H3"
 

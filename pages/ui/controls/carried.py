@@ -9,15 +9,14 @@ from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from pages.ui.controls.study import current, restore
 from pages.ui.controls.study_bar import draw_pruned
-from pages.ui.page.defaults import AXES, LEVELS
+from pages.ui.page.defaults import LEVELS
 from pages.ui.page.presentation import PRUNED_BY, presenting
 from pages.ui.page.screens import TITLES
 from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.tables import mask_counts, pruned_counts
+from pages.ui.page.tables import mask_counts
 from pages.ui.page.widget_writes import write
 
-BY_LEVEL = {"prune", "passage", "continue", "incontext"}  # screens that prune by level and by name
-SCREENS = {key: TITLES[key] for key in (*sorted(BY_LEVEL), "attention", "induction")}
+SCREENS = {key: TITLES[key] for key in ("prune", "induction")}
 HELP = "Shared by all screens that prune: the others open with the mask set here."
 RESTORE_HELP = "Restores all of it: levels at 0, nothing named."
 
@@ -50,12 +49,6 @@ def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGener
             st.button("Restore all", type="tertiary", help=RESTORE_HELP, **about)
 
 
-def count_named(screen: str, typed: str) -> str:
-    """Returns how much the mask typed on this screen prunes, such as "4 heads", if another screen set it; else ""."""
-    mask = st.session_state.get("pruned on", {}).get(screen)
-    return "" if mask is None or mask.text() != typed else pruned_counts(mask)
-
-
 def set_elsewhere(screen: str) -> str:
     """Returns the key of the other screen that set the mask of this one, or ""."""
     by = st.session_state.get(PRUNED_BY, screen)
@@ -67,8 +60,6 @@ def set_pruned(screen: str, text: str) -> None:
     if screen == "prune":
         restore(text)
         return
-    for axis in AXES if screen in BY_LEVEL else ():
-        write(f"{screen}_{axis}", 0)
     write(f"{screen}_mask", text)
 
 

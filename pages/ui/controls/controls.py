@@ -1,22 +1,17 @@
 """Controls that several screens share, bound to the address; `prefix` keeps the screens' parameters apart."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import streamlit as st
 
 from engine.importance.criteria import CRITERIA
-from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking
+from engine.importance.rankings_of import OF_ONE_TASK
 from engine.importance.rules import RULES
-from engine.models.masks import KEEP, parse_edits
-from engine.models.session import Target
-from engine.questions.chats import chat_template, has_chat_template
-from engine.questions.requests import TaskSpec
+from engine.models.masks import KEEP
 from engine.shapes import ModelShape
-from pages.ui.controls.drag_slider import drag_slider
 from pages.ui.page.address import current_value, flag, one_among, put_right
-from pages.ui.page.defaults import ORDER, RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
+from pages.ui.page.defaults import ORDER, SHOT_COUNTS, SHOTS
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.widget_writes import follow_default, hold
 
@@ -37,30 +32,10 @@ MASK_HELP = (
     "They are pruned on top of the levels. Components named after the word `keep` are never pruned: "
     "`keep L1H0`."
 )
-FORMATS = {False: "As typed", True: "As a chat"}
 CHAT_HELP = (
     "As a chat: with the chat template of this model, as a message of the user that the assistant answers. For a task, "
     "its examples are earlier messages and answers."
 )
-
-
-@dataclass(frozen=True)
-class Levels:
-    """The pruning chosen by the controls."""
-
-    task: TaskSpec  # whose importance orders the components
-    ranking: str  # the pruning order of heads and FFNs
-    heads_permille: int  # pruning level of heads
-    ffns_permille: int  # pruning level of FFNs
-    typed: str  # the text of a mask
-    layers_permille: int = 0  # pruning level of whole layers
-    layers_by: str = "influence"  # the pruning order of layers
-
-    def pruning(self, shape: ModelShape) -> Pruning:
-        """Returns the pruning of a model of `shape`; UsageError if the mask cannot be read."""
-        ranking = Ranking(self.ranking, n_questions=RANKING_QUESTIONS, layers_by=self.layers_by)
-        edits = parse_edits(self.typed, shape)
-        return Pruning(self.task, ranking, self.heads_permille, self.ffns_permille, edits, self.layers_permille)
 
 
 def one_of(where: DeltaGenerator, label: str, named: Mapping[T, str], key: str, help: str | None, **more: Any) -> T:
@@ -84,19 +59,6 @@ def choose_shots(where: DeltaGenerator, key: str, help: str | None, **more: Any)
     """Draws the choice of how many examples stand in the prompt."""
     counts = {count: str(count) for count in SHOT_COUNTS}
     return one_of(where, "Examples in the prompt", counts, key, help, default=SHOTS, **more)
-
-
-def choose_chat(prefix: str, where: DeltaGenerator, target: Target) -> bool:
-    """Draws the switch between a prompt as typed and as a chat, if the model has a chat template; returns whether
-    prompts are chats."""
-    if not has_chat_template(target.identity):
-        return False
-    return one_of(where, "Prompt format", FORMATS, f"{prefix}_chat", CHAT_HELP)
-
-
-def asked_as(task: TaskSpec, target: Target, is_chat: bool) -> TaskSpec:
-    """Returns the task with its prompts as chats of this model, or as typed."""
-    return replace(task, chat=chat_template(target.identity) if is_chat else None)
 
 
 def folded(
@@ -144,11 +106,6 @@ def choose_ranking(key: str, where: DeltaGenerator, first: str = ORDER) -> str:
     """Draws the choice of a pruning order, `first` by default; with "" nothing, which gives ""."""
     look: dict[str, Any] = {"index": OF_ONE_TASK.index(first) if first else None, "help": RANKING_HELP}
     return one_listed(where, "Pruning order", OF_ONE_TASK, key, placeholder="…", **look) or ""
-
-
-def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help: str) -> int:
-    """Draws a slider for a pruning level; returns the permille set."""
-    return 10 * drag_slider(where, f"{prefix}_{axis}", label, help)
 
 
 def type_mask(key: str, where: DeltaGenerator) -> str:

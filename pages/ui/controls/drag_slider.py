@@ -53,26 +53,13 @@ class Field:
     place: DeltaGenerator
 
 
-def drag_slider(where: DeltaGenerator, key: str, label: str, help: str) -> int:
-    """Draws a slider for 0 to 100%; returns the level set, in percent."""
-    field = draw_field(where, key, label)
-    draw_slider(field, help)
-    return field.percent
-
-
-def draw_field(where: DeltaGenerator, key: str, label: str, default: int = 0) -> Field:
-    """Draws the hidden field alone, so that the level is known before the texts of the slider are."""
-    place = where.container()
-    return Field(key, label, level_field(place.container(key=f"hidden {key}"), key, label, default), place)
-
-
-def level_field(where: DeltaGenerator, key: str, label: str, default: int = 0) -> int:
+def level_field(where: DeltaGenerator, key: str, label: str) -> int:
     """Draws the field itself, into which a released slider is written; returns the level set, in percent."""
     reported = _reported(key)
     if reported and reported["number"] != st.session_state.get(f"{key} seen", 0) and not reported["moving"]:
         write(key, reported["percent"])
         st.session_state[f"{key} seen"] = reported["number"]
-    return int(number_field(where, label, (0, 100), key, value=default, step=STEP))
+    return int(number_field(where, label, (0, 100), key, value=0, step=STEP))
 
 
 def draw_slider(

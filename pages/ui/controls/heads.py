@@ -7,6 +7,7 @@ import streamlit as st
 from pages.ui.controls.study import restore
 from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.widget_writes import write
 
 PAGE, KEY = "pages/head.py", "head"  # the page, and the query parameter that names the head
 MOST = 4  # links side by side
@@ -21,6 +22,14 @@ def open_heads(names: Sequence[str], at: DeltaGenerator | None = None) -> None:
         for name in names[:MOST]:
             more = {"help": HELP, "query_params": {KEY: name}}
             st.page_link(PAGE, label=f"Open {name}", icon=":material/pageview:", **more)
+
+
+def open_heads_in_text(names: Sequence[str]) -> None:
+    """Opens the Text screen, shaded by the attention of these heads."""
+    query = {"text_head": ",".join(names), "text_shade": "Attention"}
+    for key, value in query.items():
+        write(key, value)
+    st.switch_page("pages/text.py", query_params=query)
 
 
 def open_prune(mask: str) -> None:

@@ -14,11 +14,11 @@ from pages.ui.page.runtime import show_error
 KEY = "against"
 LABEL, NONE = "Compare with", "none"
 HELP = (
-    "A second model next to this one on Prune and Passage, on the same questions: another "
+    "A second model next to this one on Prune and Text, on the same questions: another "
     "precision (`fp32`), revision or snapshot (`@step512`), or another model (a Hub id or a folder, optionally with "
     "its precision: `demo in fp32`). × removes it."
 )
-ELSEWHERE = "Prune and Passage compare two models; this screen shows one."
+ELSEWHERE = "Prune and Text compare two models; this screen shows one."
 
 
 def draw_against(spec: LoadSpec, models: list[str], here: bool) -> None:

@@ -19,10 +19,20 @@ from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import hold, write
 
-OWN, FAULT = "own_text", "own_text_fault"
+OWN, FAULT, NOTE = "own_text", "own_text_fault", "own_text_note"
 OWN_FILE = "`text.txt` stands for your own text, saved as a file."  # under a command
 PRIVATE = "It never leaves this computer."
 MAX_LINKED = 1500  # characters of an unnamed text that the address holds
+PAPER = "The passage of the paper"
+PAPER_HELP = (
+    "The first paragraphs of *Harry Potter and the Philosopher's Stone*, which Olsson et al. show in *In-context "
+    "Learning and Induction Heads*: chapter one, from “Mr. and Mrs. Dursley, of number four, Privet Drive” on. They "
+    "are under copyright, so paste them from your own copy. They are kept on this computer, under this name."
+)
+PAPER_SAYS = (
+    "Olsson et al.: with induction heads, names that return are predicted better, such as “Mr. and Mrs. Dursley”; a "
+    "familiar beginning that goes on differently is predicted worse, such as “Mrs. Potter” after “Mrs. Dursley”."
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,8 @@ def choose_text(
     if fault := st.session_state.pop(FAULT, None):
         with where:
             show_error(fault)
+    if note := st.session_state.pop(NOTE, None):
+        where.caption(plain(note))
     return find_text(str(name))
 
 
@@ -112,8 +124,8 @@ def _draw_own(key: str, name: str, own: Chosen | None, names: list[str]) -> None
         about: dict[str, Any] = {"on_click": _guarded, "args": (_use_pasted, key), "icon": ":material/check:"}
         help = "Measures it. Ctrl+Enter in the field does the same."
         st.form_submit_button("Use the pasted text", help=help, **about)
-    about = {"on_change": _guarded, "args": (_use_loaded, key), "help": f"UTF-8, at most 1 MB. {PRIVATE}"}
-    st.file_uploader("Or load a text file", "txt", key=loaded, max_upload_size=1, **about)
+    about = {"on_change": _guarded, "args": (_use_loaded, key), "help": f"At most 1 MB, in any encoding. {PRIVATE}"}
+    st.file_uploader("Or load a text file", ["txt", "md"], key=loaded, max_upload_size=2, **about)
     if own and own.name == name:
         st.text_input("Name of this text", key=kept_name, help=f"Kept in the result store. {PRIVATE}")
         help = f"Up to {MAX_LINKED:,} characters, the link to this view holds all of the text; else only its name."
@@ -145,14 +157,36 @@ def show_text(key: str, name: str, text: str) -> None:
     st.session_state[f"{key}_menu"] = False  # the popover covers the result
 
 
-def open_attention(name: str, text: str, head: str, token: int) -> None:
-    """Opens Attention with a text, at a head and the token that it looks from, by its number in the text."""
-    show_text("attention_text", name, text)
-    query = {"attention_heads": head, "attention_token": str(token)}
+def open_text(name: str, text: str, head: str, token: int) -> None:
+    """Opens the Text screen with a text, shaded by the attention of a head that predicts this token, by its number in
+    the text."""
+    show_text("text_text", name, text)
+    query = {"text_head": head, "text_token": str(token), "text_shade": "Attention"}
     for key, value in query.items():
         write(key, value)
-    st.session_state["attention_token of"] = f"{kept.text_digest(text)} "
-    st.switch_page("pages/attention.py", query_params=query)
+    st.session_state["text_token of"] = name
+    st.switch_page("pages/text.py", query_params=query)
+
+
+def paste_paper(key: str, where: DeltaGenerator) -> None:
+    """Draws the button that takes the passage of the paper for the choice `key`, until it is kept."""
+    if PAPER in kept.names(store()):
+        return
+    look: dict[str, Any] = {"type": "tertiary", "help": PAPER_HELP}
+    pasted = f"{key}_paper"
+    with (
+        where.popover("Paste the passage of the paper", key=f"{pasted}_menu", on_change="rerun", **look),
+        st.form(f"{pasted}_form", border=False),
+    ):
+        st.text_area("The passage", key=pasted, height=140, help=PRIVATE)
+        about: dict[str, Any] = {"on_click": _guarded, "args": (_keep_paper, key), "icon": ":material/check:"}
+        st.form_submit_button("Keep and use it", **about)
+
+
+def _keep_paper(key: str) -> None:
+    if not kept.remember(PAPER, kept.checked(st.session_state[f"{key}_paper"], "the pasted text"), store()):
+        st.session_state[FAULT] = f"{PAPER!r} is kept until the app ends: the result store cannot be written"
+    write(key, PAPER)
 
 
 def _use_pasted(key: str) -> None:
@@ -161,7 +195,10 @@ def _use_pasted(key: str) -> None:
 
 def _use_loaded(key: str) -> None:
     if file := st.session_state[f"{key}_loaded"]:
-        show_text(key, file.name.removesuffix(".txt"), kept.decoded(file.getvalue(), file.name))
+        text, encoding = kept.guess_decoded(file.getvalue(), file.name)
+        show_text(key, file.name.removesuffix(".txt").removesuffix(".md"), text)
+        if encoding:
+            st.session_state[NOTE] = f"{file.name} is not UTF-8 and was read as {encoding}, a guess."
 
 
 def _titles() -> list[str]:

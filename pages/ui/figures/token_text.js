@@ -1,11 +1,17 @@
-// A text set as text, token by token. Everything from `data` is set as textContent: a text is never interpreted as markup.
+// A text set as text, token by token, or how two models write on. Everything from `data` is set as textContent: a text is
+// never interpreted as markup.
+const N_LOOKS = 5, LEAST_LISTED = 0.01, SIDES = ["a", "b"]
+
 export default function (mount) {
-  const { data } = mount, view = viewOf(mount, begin)
+  const { data } = mount
+  if (data.written) return drawWritten(mount)
+  const view = viewOf(mount, begin)
   if (view.textKey !== data.text_key) setText(view)
   if (data.locked?.number >= view.reports) light(view, shownAt(view, data.locked.token)) // not of a lock before the last one
   drawLegend(view)
   view.largest = largest(data)
-  view.spans.forEach((span, i) => tint(span, tinted(data, i), data.full, data.view === "B − A"))
+  view.painted = undefined
+  view.spans.forEach((span, i) => tint(span, tinted(data, i), data.full, data.view === "change"))
   drawLandmarks(view)
   show(view)
 }
@@ -31,6 +37,7 @@ function begin(part) {
     const to = vertical ? nextLine(view.spans, view.at, vertical, view.column) : step(event, view.at, view.spans.length)
     if (event.key === "Enter" || event.key === " ") lock(view, view.at)
     else if (event.key === "Escape") lock(view, null)
+    else if (view.data.looks && (event.key === "[" || event.key === "]")) view.tell("turn", { by: event.key === "]" ? 1 : -1, number: ++view.reports })
     else if (to !== undefined) { view.over = null; move(view, within(to, view.spans.length)) }
     else return
     event.preventDefault()
@@ -51,7 +58,8 @@ function setText(view) {
     return span
   })
   text.replaceChildren(...view.spans)
-  text.ariaLabel = `${data.name}: arrow keys move from token to token, Enter locks one, Escape lets go`
+  const turn = data.looks ? ", [ and ] change the head" : ""
+  text.ariaLabel = `${data.name}: arrow keys move from token to token, Enter locks one, Escape lets go${turn}`
   text.classList.toggle("long", data.pieces.length > 500)
   text.scrollTop = 0
   if (view.spans.length) view.spans[0].tabIndex = 0
@@ -64,25 +72,45 @@ function setText(view) {
   }
 }
 
+// The sides that have read anything: a model alone has no other.
+const sides = data => SIDES.filter(side => data.loss[side])
+
 function tinted(data, i) {
-  const a = data.loss.a[i], b = data.loss.b[i]
-  if (data.view === "A") return a
-  if (data.view === "B") return b
+  if (data.view === "attention") return null // it is of the token pointed at
+  const [a, b] = SIDES.map(side => data.loss[side]?.[i] ?? null)
+  if (data.view === "loss") return a
   return a === null || b === null ? null : b - a
 }
 
-// The token shown while none is chosen: the one of the largest change.
+// The token shown while none is chosen: the one of the largest change, or whose logit the heads raise most.
 function largest(data) {
-  const sizes = data.pieces.map((_, i) => Math.abs(tinted(data, i) ?? 0)), most = Math.max(...sizes)
+  const raised = i => (data.looks?.at[i] ?? []).reduce((sum, [, , raises]) => sum + Math.max(0, raises), 0)
+  const sizes = data.pieces.map((piece, i) => data.view === "attention" ? (piece.trim() ? raised(i) : 0) : Math.abs(tinted(data, i) ?? 0))
+  const most = Math.max(...sizes)
   return most > 0 ? sizes.indexOf(most) : null
 }
 
+// Tints the tokens that the heads look at to predict a token, in the view of attention.
+function paintLooks(view, i) {
+  const { data, spans } = view
+  if (data.view !== "attention" || view.painted === i) return
+  view.painted = i
+  spans.forEach(span => tint(span, null, 1, false))
+  for (const [source, share] of data.looks?.at[i] ?? []) {
+    const span = spans[source - data.start]
+    if (span) tint(span, Math.sqrt(share), 1, false) // the root, so that a tenth is to be seen
+  }
+}
+
 function drawLegend({ legend, data, spans }) {
-  const { words, full, view, note } = data, isChange = view === "B − A"
+  const { words, full, view, note, looks } = data
+  const scales = {
+    change: [make("b", words.better), make("span", `−${full}`), make("div", "", "bar worse"), make("span", `+${full} nats or more`), make("b", words.worse)],
+    loss: [make("span", "Loss: 0"), make("div", "", "bar loss"), make("span", `${full} nats and more`)],
+    attention: looks ? [make("span", `Attention of ${looks.heads}: 0`), make("div", "", "bar loss"), make("span", "100%")] : [],
+  }
   legend.replaceChildren(
-    ...(isChange ? [make("b", words.better), make("span", `−${full}`)] : [make("span", `Loss of ${view}: 0`)]),
-    make("div", "", isChange ? "bar worse" : "bar loss"),
-    ...(isChange ? [make("span", `+${full} nats or more`), make("b", words.worse)] : [make("span", `${full} nats and more`)]),
+    ...scales[view],
     ...(note ? [make("span", note, "note")] : []),
     ...(data.landmarks.some(mark => spans[mark.first - data.start]) ? [make("span", "Numbered places: point at a number, or see below the text.", "places quiet")] : []),
   )
@@ -147,36 +175,40 @@ function light(view, i) {
 }
 
 function show(view) {
-  const { data, spans, readout } = view
+  const { data, spans, readout } = view, { words } = data
   const chosen = view.over ?? (view.focused ? view.at : view.locked), i = chosen ?? view.largest
   readout.classList.toggle("locked", view.locked !== null)
-  spans.forEach((span, j) => span.classList.toggle("shown", chosen === null && j === i))
+  spans.forEach((span, j) => span.classList.toggle("shown", (chosen === null || data.view === "attention") && j === i))
+  paintLooks(view, i)
   if (i === null || !spans[i]) {
     readout.replaceChildren(make("p", "Point at a token, or reach it with the arrow keys.", "quiet"))
     view.said.textContent = ""
     return
   }
-  const number = data.start + i + 1
-  const a = data.loss.a[i], b = data.loss.b[i], { words } = data
-  const token = data.pieces[i] === "" ? "(more of the character before)" : visible(data.pieces[i])
+  const token = readable(data, i), number = data.start + i + 1
+  const known = sides(data).filter(side => data.loss[side][i] !== null), losses = known.map(side => `${words[side]} ${nats(data.loss[side][i])}`)
   readout.replaceChildren(make("h4", token), make("p", `Token ${number.toLocaleString("en")} of ${data.n_total.toLocaleString("en")}`, "quiet"))
-  if (a === null || b === null) {
-    readout.append(make("p", a === null ? "No loss: nothing stands before it that it could be predicted from." : `${words.a} ${nats(a)} nats. ${words.b} is not measured yet.`))
+  if (known.length < sides(data).length) {
+    readout.append(make("p", known.length ? `${losses[0]} nats. ${words.b} is not measured yet.` : "No loss: nothing stands before it that it could be predicted from."))
     view.said.textContent = `${token}, no loss`
   } else {
-    readout.append(numbers(data, i), likely(data, i))
-    view.said.textContent = `${token}, ${words.a} ${nats(a)}, ${words.b} ${nats(b)}, ${words.change} ${nats(b - a, true)} nats, ranks ${data.rank.a[i]} and ${data.rank.b[i]}`
+    readout.append(numbers(data, i, known), likely(data, i, known))
+    const change = known.length > 1 ? `, ${words.change} ${nats(data.loss.b[i] - data.loss.a[i], true)}` : ""
+    view.said.textContent = `${token}, ${losses.join(", ")}${change} nats, rank ${known.map(side => data.rank[side][i]).join(" and ")}`
   }
+  if (data.looks) readout.append(...looked(data, i))
   if (i === view.locked) readout.append(...past(data, i, view.back))
-  else readout.append(make("p", view.locked !== null ? "Another token is locked; Escape lets go." :
-                                `${chosen === null ? `${b === null || a === b ? "" : "The largest change here. "}Point at another token, or` : "Click or Enter:"} ${chosen === null ? "click one to " : ""}look back from it.`, "quiet"))
+  else if (view.locked !== null) readout.append(make("p", "Another token is locked; Escape lets go.", "quiet"))
+  else readout.append(make("p", chosen === null ? `${data.view === "change" ? "The largest change here. " : ""}Point at another token, or click one.` : "Click or Enter locks it, and looks back from it.", "quiet"))
 }
 
-function numbers(data, i) {
-  const a = data.loss.a[i], b = data.loss.b[i]
-  const table = document.createElement("table")
-  const rows = [["", data.words.a, data.words.b, data.words.change], ["Loss, nats", nats(a), nats(b), nats(b - a, true)],
-                ["Rank", data.rank.a[i].toLocaleString("en"), data.rank.b[i].toLocaleString("en"), ""]]
+const readable = (data, i) => data.pieces[i] === "" ? "(more of the character before)" : visible(data.pieces[i])
+
+function numbers(data, i, known) {
+  const table = document.createElement("table"), both = known.length > 1
+  const rows = [["", ...known.map(side => data.words[side]), ...(both ? [data.words.change] : [])],
+                ["Loss, nats", ...known.map(side => nats(data.loss[side][i])), ...(both ? [nats(data.loss.b[i] - data.loss.a[i], true)] : [])],
+                ["Rank", ...known.map(side => data.rank[side][i].toLocaleString("en")), ...(both ? [""] : [])]]
   rows.forEach((cells, r) => {
     const row = (r ? table.tBodies[0] ?? table.createTBody() : table.createTHead()).insertRow()
     cells.forEach((cell, c) => row.append(make(r && c ? "td" : "th", cell)))
@@ -184,11 +216,11 @@ function numbers(data, i) {
   return table
 }
 
-function likely(data, i) {
-  const grid = make("div", "", "two"), columns = [] // both headings are in the first row, so that the tokens line up
-  for (const side of ["a", "b"]) {
+function likely(data, i, known) {
+  const grid = make("div", "", known.length > 1 ? "two" : "one"), columns = [] // both headings are in the first row, so that the tokens line up
+  for (const side of known) {
     const column = make("div", "")
-    grid.insertBefore(make("div", `Likeliest, ${data.names[side] ?? data.words[side]}`, "quiet"), columns[0] ?? null)
+    grid.insertBefore(make("div", `Likeliest, ${data.words[side]}`, "quiet"), columns[0] ?? null)
     columns.push(column)
     data.likely[side][i].forEach((token, k) => {
       const p = data.p[side][i][k], piece = make("span", visible(data.strings[token] ?? ""), "piece")
@@ -199,6 +231,20 @@ function likely(data, i) {
     grid.append(column)
   }
   return grid
+}
+
+// Where the heads look to predict a token: from the token before it; and what that adds to its logit.
+function looked(data, i) {
+  const { at, heads, first } = data.looks, from = i > 0 ? `“${visible(data.pieces[i - 1])}”` : first ? "the beginning" : "the token before"
+  if (!at[i]) return [make("p", `Where ${heads} looks is known for the first ${at.length + data.start} tokens.`, "quiet")]
+  if (!at[i].length) return []
+  const box = make("div", "", "looks")
+  box.append(make("div", `To predict it, ${heads} looks from ${from} at`, "quiet"))
+  for (const [source, share, raises, piece] of at[i].filter(([, share], k) => !k || share >= LEAST_LISTED).slice(0, N_LOOKS)) {
+    const name = make("span", source < 0 ? "⟨beginning⟩" : visible(piece), "piece")
+    box.append(row(share, name, make("span", source < 0 ? "" : `${source + 1}`, "quiet"), make("span", percent(share)), make("b", `${nats(raises, true)} nats`)))
+  }
+  return [box]
 }
 
 function past(data, i, { same, places }) {
@@ -223,3 +269,25 @@ function seen(what, n, elsewhere, mark) {
 }
 
 const percent = p => p < 0.001 ? "< 0.1%" : `${(100 * p).toFixed(1)}%`
+
+// How the models write on after a prompt: the tokens at which they differ are marked.
+function drawWritten({ data, parentElement }) {
+  const { prompt, written } = data, ids = written.map(each => each.ids)
+  const differs = k => ids.length > 1 && ids[0][k] !== ids[1][k]
+  parentElement.querySelector(".columns").className = "columns written"
+  parentElement.querySelector(".columns").replaceChildren(...written.map(({ who, pieces, p, note }) => {
+    const side = make("div", ""), text = make("div", "", "text"), front = make("span", "", "quiet")
+    text.tabIndex = 0
+    text.role = "region"
+    text.ariaLabel = `${who}, how it writes on`
+    appendLines(front, prompt)
+    text.append(front, ...pieces.flatMap((piece, k) => {
+      const gap = /^ \S/.test(piece) ? 1 : 0, one = make("b", "", differs(k) ? "differs" : "")
+      appendLines(one, piece.slice(gap))
+      one.title = `${visible(piece)} ${percent(p[k])}`
+      return [" ".repeat(gap), one]
+    }))
+    side.append(make("div", who, "who"), text, make("div", note, "note"))
+    return side
+  }))
+}

@@ -1,7 +1,8 @@
-"""The component that sets a text as text, each token tinted, with a readout next to it, and the locked token."""
+"""The component for tokens: a text as text, each token tinted, with a readout next to it and the locked token; and how
+two models write on."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from engine.heads.attention import AttendedText, HeadView
+from engine.texts.continuation import Continuation
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.page.address import token_field
 from pages.ui.page.components import component_of
@@ -26,10 +29,12 @@ HTML = """
 </div>
 """
 _COMPONENT = component_of("token_text", HTML, Path(__file__).parent, "token_text")
-TOKENS = "passage_tokens"
+TOKENS = "tokens"
+CHANGE, LOSS, ATTENTION = "change", "loss", "attention"  # what the tint is of
 LOSS_NATS = 10.0  # full colour of a loss; guessing among 50,000 tokens costs 10.8
 PART_TOKENS = 1500  # more spans at once make a browser slow
-WORDS = {"a": "A", "b": "B", "change": "B − A", "better": "B better", "worse": "B worse"}
+MOST_LOOKS, LEAST_LOOK = 24, 0.002  # sources of a token, and the least share of one
+WORDS = {"a": "full", "b": "pruned", "change": "change", "better": "better when pruned", "worse": "worse"}
 
 
 def token_text(
@@ -41,45 +46,64 @@ def token_text(
     note: str,
     words: Mapping[str, str] = WORDS,
     lock: str = "",
-    names: Mapping[str, str] | None = None,
+    turn: Callable[[int], None] | None = None,
 ) -> None:
-    """Draws the text of `component_data`, tinted by `view` ("B − A", "A" or "B"); `words` name the two sides.
+    """Draws the text of `component_data`, tinted by `view` (CHANGE, LOSS or ATTENTION); `words` name the two sides.
 
     `full_nats` is the difference that gets full colour. The text is rebuilt only when other tokens are shown.
-    `lock`: query parameter of the locked token, if it is kept in the address. `names`: of the models A and B.
+    `lock`: query parameter of the locked token, if it is kept in the address. `turn` is called with 1 or -1 when the
+    keys ask for another head.
     """
     tokens = repr((name, data["start"], data["pieces"], data["ids"])).encode(errors="surrogatepass")
-    key, full = hashlib.blake2b(tokens, digest_size=16).hexdigest(), full_nats if view == "B − A" else LOSS_NATS
+    key, full = hashlib.blake2b(tokens, digest_size=16).hexdigest(), full_nats if view == CHANGE else LOSS_NATS
     shown = {"view": view, "full": full, "name": name, "n_total": n_total, "note": note, "text_key": key}
-    shown |= {"words": dict(words), "names": {side.lower(): f"{side}: {name}" for side, name in (names or {}).items()}}
+    shown |= {"words": dict(words)}
     if lock:
-        shown["locked"] = {"token": token_field(lock, name), "number": _last_report().get("number", 0)}
-    _COMPONENT(key=TOKENS, data={**data, **shown}, on_locked_change=partial(_on_locked, lock))
+        shown["locked"] = {"token": token_field(lock, name), "number": _last_report("locked").get("number", 0)}
+    reports: dict[str, Any] = {"on_locked_change": partial(_on_locked, lock), "on_turn_change": partial(_on_turn, turn)}
+    _COMPONENT(key=TOKENS, data={**data, **shown}, **reports)
+
+
+def written_on(key: str, prompt: str, sides: Mapping[str, Continuation]) -> None:
+    """Draws how each side, by its name, writes on after the prompt; the tokens at which they differ are marked."""
+    written = [
+        {"who": who, "pieces": list(each.pieces), "ids": each.token_ids.tolist(),
+         "p": _json_numbers(np.exp(each.log_p), 4), "note": f"It ended: {each.ended}." if each.ended else ""}
+        for who, each in sides.items()
+    ]  # fmt: skip
+    _COMPONENT(key=key, data={"prompt": prompt, "written": written})
 
 
 def _on_locked(lock: str) -> None:
     """Writes the token locked in the browser into the address."""
-    token = _last_report().get("token")
+    token = _last_report("locked").get("token")
     if lock:
         write(lock, "" if token is None else str(token))
 
 
-def _last_report() -> dict[str, Any]:
-    return (st.session_state.get(TOKENS) or {}).get("locked") or {}
+def _on_turn(turn: Callable[[int], None] | None) -> None:
+    by = _last_report("turn").get("by")
+    if turn is not None and by in (1, -1):
+        turn(by)
+
+
+def _last_report(what: str) -> dict[str, Any]:
+    return (st.session_state.get(TOKENS) or {}).get(what) or {}
 
 
 def component_data(
-    a: TokenLosses, b: TokenLosses, tokens: range, landmarks: Sequence[Mapping[str, Any]]
+    a: TokenLosses, b: TokenLosses | None, tokens: range, landmarks: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Returns the component's data of these tokens: text, losses, ranks, likeliest tokens, and counts before the part.
+    """Returns the component's data of these tokens: text, losses, ranks, likeliest tokens of one or both models, and
+    counts before the part.
 
     `same_before` and `pair_before`: how often the token, and the two tokens before it, occur in earlier parts.
     """
-    start, stop = tokens.start, min(tokens.stop, len(a), len(b))
+    losses = {"a": a} if b is None else {"a": a, "b": b}
+    start, stop = tokens.start, min(tokens.stop, *map(len, losses.values()))
     shown = slice(start, stop)
-    losses = {"a": a, "b": b}
     pieces = a.pieces[shown]
-    strings = {**a.strings, **b.strings}
+    strings = {**a.strings, **(b.strings if b is not None else {})}
     likely = {name: side.top_ids[shown] for name, side in losses.items()}
     seen = {int(token) for ids in likely.values() for token in np.unique(ids)}
     return {
@@ -95,6 +119,20 @@ def component_data(
         "p": {name: _json_numbers(np.exp(side.top_log_p[shown]), 4) for name, side in losses.items()},
         "landmarks": [dict(mark) for mark in landmarks],
     }
+
+
+def looks_data(heads: str, text: AttendedText, view: HeadView, tokens: range) -> dict[str, Any]:
+    """Returns where `heads` look to predict each of these tokens, from the token before it: the token looked at by its
+    index in the text (-1: the beginning token), the share of attention, what that adds to the token's logit in nats,
+    and the text of the token looked at."""
+    first, pieces, found = text.first_text, text.pieces, list[list[tuple[int, float, float, str]]]()
+    for token in range(tokens.start, min(tokens.stop, len(text.ends))):
+        at = token + first - 1
+        row = view.pattern[at] if at >= 0 else np.zeros(0, np.float32)
+        best = [int(source) for source in np.argsort(-row, kind="stable")[:MOST_LOOKS] if row[source] >= LEAST_LOOK]
+        found.append([(source - first, round(float(row[source]), 3), round(float(view.raised_nats[at, source]), 2),
+                       pieces[source]) for source in best])  # fmt: skip
+    return {"heads": heads, "first": first, "at": found}
 
 
 def _earlier_counts(ids: np.ndarray, start: int, stop: int, width: int) -> list[int]:

@@ -11,7 +11,7 @@ from pages.ui.controls.controls import one_listed
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.text_picture import text_picture
-from pages.ui.figures.token_text import PART_TOKENS, component_data, token_text
+from pages.ui.figures.token_text import CHANGE, PART_TOKENS, component_data, token_text
 from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.page.tables import number
@@ -49,7 +49,7 @@ def section(known: Known, sheet: Sheet) -> None:
         n_shown = min(len(plain), PART_TOKENS)
         note = f"The first {n_shown:,} of {len(plain):,} tokens." if n_shown < len(plain) else ""
         data = component_data(plain, without, range(n_shown), [])
-        token_text(data, "B − A", round(full, 2) or full, title, len(plain), note, WORDS)
+        token_text(data, CHANGE, round(full, 2) or full, title, len(plain), note, WORDS)
     if title in found.texts:
         seen = found.texts[title]
         looks_at, raises_at = st.container(key="wraps in texts").columns(2, gap="large")

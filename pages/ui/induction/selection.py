@@ -16,7 +16,7 @@ from engine.models.masks import Mask, parse_mask
 from engine.shapes import ModelShape
 from engine.views.pictures import Picture
 from pages.ui.controls import carried
-from pages.ui.controls.heads import open_heads, open_prune
+from pages.ui.controls.heads import open_heads, open_heads_in_text, open_prune
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.induction.charts import TITLES
@@ -82,14 +82,13 @@ def draw_actions(
         prune = not gone and st.button(words, icon=":material/content_cut:", type="primary", help=PRUNE_HELP)
         if names:
             keep = st.button("Keep only these", icon=":material/filter_alt:", help=KEEP_HELP)
-        attend = st.button("See where they attend", icon=":material/visibility:", help="Opens the Attention screen.")
+        attend = st.button("See where they attend", icon=":material/visibility:", help="Opens the Text screen.")
         if names:
             st.button("Select none", icon=":material/clear:", on_click=_select, args=("none", ()), help="Forgets them.")
             st.caption(f"Selected: {_listed(names)}", width="content")
     open_heads(names)
     if attend:
-        st.session_state.attention_heads = ",".join(chosen)
-        st.switch_page("pages/attention.py", query_params={"attention_heads": st.session_state.attention_heads})
+        open_heads_in_text(chosen)
     if prune or keep:
         open_prune(mask_text(shape, chosen, keep_only=keep))
 

@@ -51,7 +51,7 @@ def base_path() -> str:
 
 
 def screen_path(url: str | None) -> str:
-    """Returns the path of the screen at `url` below the app's own, such as "/passage"; "/" is the first screen."""
+    """Returns the path of the screen at `url` below the app's own, such as "/text"; "/" is the first screen."""
     base, path = base_path(), urlsplit(url or "").path
     return path.removeprefix(base) or "/" if path.startswith(f"{base}/") else "/"  # Streamlit trims a path like /x/head
 

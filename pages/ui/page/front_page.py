@@ -14,7 +14,6 @@ from starlette.routing import Route
 from pages.ui.page.screens import STORY
 from pages.ui.page.streamlit_internals import page_with_script
 
-OTHERS = {"prune": ".", "continue": "continuation"}  # a screen's title as an address: where it is
 SCRIPT = Path(__file__).with_suffix(".js")
 
 
@@ -22,8 +21,10 @@ def routes(path: str = "") -> list[Route]:
     """Returns the routes of each screen's address and of the root, which shows the first one: below a `path` such as
     "/tools/headroom" if the app is served there, to which the server's own root leads."""
     files = [screen.file for screens in STORY.values() for screen in screens]
-    found = [Route(f"{path}/{old}", partial(_redirect, to=new)) for old, new in OTHERS.items()]
-    found += [Route(f"{path}/{file}", _answer) for file in ("", *files)]
+    found = [
+        Route(f"{path}/{files[0]}", partial(_redirect, to=".")),
+        *(Route(f"{path}/{file}", _answer) for file in ("", *files[1:])),
+    ]
     if path:
         found += [Route(path, partial(_redirect, to=f"{path.rpartition('/')[2]}/"))]
         found += [Route("/", partial(_redirect, to=f"{path[1:]}/"))]

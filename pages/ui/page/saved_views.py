@@ -20,7 +20,7 @@ PRESENT = "present"  # the parameter of the address that shows a screen as a sli
 
 @dataclass(frozen=True)
 class SavedView:
-    """A name, and a link such as "/passage?passage_text=The+ferry"."""
+    """A name, and a link such as "/text?text_text=The+ferry"."""
 
     name: str
     link: str

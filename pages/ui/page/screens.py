@@ -17,7 +17,6 @@ from pages.ui.page.streamlit_internals import PAGE_STYLE, SLIDE_STYLE
 APP = "Headroom"
 HEADING = "heading"  # in the session: where it is drawn
 HEADLINE = "headline of "  # in the session, with the file of a screen: the finding in its heading
-KEYS = {"continuation": "continue", "in_context": "incontext"}  # of controls not named after the file
 CSS = f"<style>{Path(__file__).with_suffix('.css').read_text(encoding='utf-8')}</style>"  # of the heading
 
 
@@ -75,28 +74,14 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
     ),
     "See it": (
         Screen(
-            "passage",
-            "Passage",
+            "text",
+            "Text",
             "format_ink_highlighter",
-            "A text, token by token: which words model B, which you prune, predicts worse than model A.",
-            "set “B: heads pruned” to 0 and back to 10: without them, repetitions are no longer predicted.",
-            "press “Restore all”, then set “B: heads pruned” to 10: repetitions are no longer predicted.",
+            "A text, token by token: which words the pruned model predicts worse, and where the heads look.",
+            "press “Prune the induction heads”, then click a token: names that return are no longer predicted.",
+            "click a token that is shaded; then shade by attention.",
             compares=True,
-        ),
-        Screen(
-            "continuation",
-            "Continue",
-            "edit_note",
-            "A prompt of your own: what the full and the pruned model say next, and how likely each word is.",
-            "let a name return in the prompt, and set “Heads pruned” to 0 and back to 10.",
-            "press “Restore all”, let a name return in the prompt, and set “Heads pruned” to 10.",
-        ),
-        Screen(
-            "attention",
-            "Attention",
-            "visibility",
-            "Where a head looks from a token (violet), and which words raise its score of the next token (orange).",
-            "point at a token that returns: an induction head looks at what followed it before.",
+            has_study=True,
         ),
     ),
     "Watch it learn": (
@@ -109,14 +94,6 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
         ),
     ),
     "Measure it": (
-        Screen(
-            "in_context",
-            "In context",
-            "trending_down",
-            "How much better a model predicts late words of a text than early ones, and which heads cause it.",
-            "drag “Attention heads pruned”: the two curves part where the text repeats.",
-            "press “Restore all”, then drag “Attention heads pruned”: the curves part where the text repeats.",
-        ),
         Screen(
             "correlations",
             "Correlations",
@@ -135,7 +112,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
 }
 
 # by the beginning of their controls' keys
-TITLES = {KEYS.get(each.file, each.file): each.title for screens in STORY.values() for each in screens}
+TITLES = {each.file: each.title for screens in STORY.values() for each in screens}
 
 
 def navigation() -> st.Page:
@@ -178,7 +155,7 @@ def draw_headline(file: str, finding: str) -> None:
 
 def _action(screen: Screen) -> str:
     """Returns one thing to try: another one while a mask prunes as well, if the screen has one."""
-    mask = "mask" if screen.has_study else f"{KEYS.get(screen.file, screen.file)}_mask"
+    mask = "mask" if screen.has_study else f"{screen.file}_mask"
     is_by_name = bool(st.session_state.get(mask, st.query_params.get(mask)))
     return screen.action_by_name if screen.action_by_name and is_by_name else screen.action
 

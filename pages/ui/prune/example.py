@@ -21,14 +21,14 @@ from engine.questions.requests import Question
 from engine.studies.removal import found_heads
 from engine.texts.passages import text_digest
 from engine.views.questions import Copied, decided_by, example_words, prompt_of
-from pages.ui.controls.texts import open_attention
+from pages.ui.controls.texts import open_text
 from pages.ui.page.tables import whole_percent
 from pages.ui.page.work import Work
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
 
 SLOT, PRIORITY = "example", 4
 LEAST_LOOK = 0.1  # share of its attention from which a head is said to look at a word
-LOOK_HELP = "Opens the Attention screen at this question, this head, and the token that it looks from."
+LOOK_HELP = "Opens the Text screen at this question, shaded by where this head looks for the answer."
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def example(x: Experiment, measured: AnswersSoFar) -> Example:
 
 
 def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> None:
-    """Draws the question, and the link to the Attention screen."""
+    """Draws the question, and the link to the Text screen."""
     of = example(x, measured)
     st.markdown(example_words(x.task, of.place, of.question, of.is_lost, measured.full, measured.pruned))
     if found is None or found.digest != text_digest(of.prompt) or found.share < LEAST_LOOK:
@@ -113,4 +113,6 @@ def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> N
     if measured.mask is not None and not measured.mask.heads[layer][head]:
         label = f"In the full model, {label}"
     if st.button(label, icon=":material/visibility:", type="tertiary", key="example look", help=LOOK_HELP):
-        open_attention(f"A question of {x.task.title}", of.prompt, found.head, found.token)
+        question = of.question  # with its answer, as the head looks from the token before that
+        text = of.prompt + question.continuations[question.golds[0]].rstrip()
+        open_text(f"A question of {x.task.title}", text, found.head, found.token + 1)

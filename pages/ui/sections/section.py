@@ -2,13 +2,14 @@
 of a screen, and what is made of them: its slide, its downloads, its commands."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import streamlit as st
 
+from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.requests import Request, Result
 from engine.views.view import Part, View, plain_text
@@ -37,6 +38,8 @@ class Section:
     `shows`: what one will see, until it is measured
     `starts`: when it is measured: at once, at once if it is short, or at a click
     `is_folded`: it is in an expander, whose state is in the address
+    `of`: what is measured in place of the whole request, such as a part of it
+    `draw`: draws the value in place of the view, and adds it to the sheet
     """
 
     title: str
@@ -45,6 +48,8 @@ class Section:
     shows: str
     starts: Literal["at once", "if short", "on request"] = "if short"
     is_folded: bool = False
+    of: Measurement[Any] | None = None
+    draw: Callable[[Any, Sheet], None] | None = None
 
     @property
     def key(self) -> str:
@@ -52,33 +57,36 @@ class Section:
         return "section_" + "_".join(self.title.lower().split())
 
     @property
-    def work(self) -> Work[Result]:
+    def work(self) -> Work[Any]:
         """The work that measures it."""
-        return Work(self.title, self.title, self.request.whole(self.target), is_uneven=True)
+        return Work(self.title, self.title, self.of or self.request.whole(self.target), is_uneven=True)
 
 
 def show(file: str, sections: Sequence[Section], about: str) -> None:
     """Draws the sections of the screen in this file of `pages`, and below them what is made of those that are open.
     `about`: the model and what is measured, for its downloads."""
     since_s, sheet = time.monotonic(), Sheet()
-    opened = []
-    for section in sections:
-        draw = partial(draw_section, file, section, sheet, since_s)
-        if not section.is_folded or folded(section.title, section.key, draw, in_address=True):
-            opened.append(section)
-        if not section.is_folded:
-            draw()
+    opened = [section for section in sections if draw_section(file, section, sheet, since_s)]
     measured = {section.title: section.work.of for section in opened}
     footer.closing(Origin(screen_in(file).title, [section.request for section in opened], measured, about), sheet)
 
 
 def draw_section(file: str, section: Section, sheet: Sheet, since_s: float) -> bool:
+    """Draws a section of the screen in this file; returns whether it is open."""
+    draw = partial(_draw, file, section, sheet, since_s)
+    return bool(folded(section.title, section.key, draw, in_address=True)) if section.is_folded else draw()
+
+
+def _draw(file: str, section: Section, sheet: Sheet, since_s: float) -> bool:
     """Draws a section in the state in which it is; returns True."""
     work = section.work
     stored = work.stored()
     if stored:
         with st.container(key=f"result_{section.key}"):
-            _draw_result(file, section, stored[-1], sheet)
+            if section.draw is not None:
+                section.draw(stored[-1], sheet)
+            else:
+                _draw_result(file, section, stored[-1], sheet)
     elif work.fault and not work.under_way:
         show_error(work.fault)
     else:
@@ -91,7 +99,7 @@ def draw_section(file: str, section: Section, sheet: Sheet, since_s: float) -> b
     return True
 
 
-def _draw_work(work: Work[Result]) -> None:
+def _draw_work(work: Work[Any]) -> None:
     """Draws the progress, or the button that begins it."""
     if not work.is_read:
         work.reading_line()
@@ -112,7 +120,7 @@ def _draw_result(file: str, section: Section, result: Result, sheet: Sheet) -> N
     for line in _lines(view):
         for part, at in zip(line, st.columns([part.width for part in line], gap="large"), strict=True):
             with at:
-                _draw_part(part, f"{section.key} {part.title}", view.finding, sheet)
+                draw_part(part, f"{section.key} {part.title}", view.finding, sheet)
     for note in view.notes if not presenting() else ():
         sheet.says.append(plain(note))
         st.text(note)
@@ -129,7 +137,7 @@ def _lines(view: View) -> list[list[Part]]:
     return lines
 
 
-def _draw_part(part: Part, key: str, finding: str, sheet: Sheet) -> None:
+def draw_part(part: Part, key: str, finding: str, sheet: Sheet) -> None:
     """Draws a part's chart with its table folded under it, or its table alone, and adds both to the sheet."""
     sheet.tables[part.title] = lambda: to_csv(part.frame())
     picture = part.picture()

@@ -1,15 +1,17 @@
-"""The Passage screen in a real Chromium: hover, keyboard, a slider that moves the tint, the address, hostile text."""
+"""The Text screen in a real Chromium: hover, keyboard, a slider that moves the tint, attention, how both models write
+on, the address, hostile text."""
 
 import re
 
 import pytest
 from playwright.sync_api import expect
 
-from pages.ui.controls.pruning import HEADS as OPENS_AT
-from tests.browser.conftest import THEMES, WAIT_MS, at_rest, await_command, await_mark, keyed, open_settings
+from tests.browser.conftest import THEMES, WAIT_MS, at_rest, await_mark, keyed, open_settings
 from tests.conftest import some_of
 from tests.embedded import n_at
 
+TEXT = ".text[role=group]"  # not those in which the models write on
+OPENS_AT = 10  # percent of the heads: the induction heads
 TITLE = "Privet Drive, twice"
 HARM = "document.title='broken'"
 HOSTILE = {
@@ -20,9 +22,9 @@ HOSTILE = {
 }
 
 
-def open_passage(page, address):
-    """The screen as it opens."""
-    page.goto(f"{address}/passage?precision=fp32")
+def open_text(page, address, parameters="&heads=10&order=induction-first"):
+    """The screen, without the induction heads."""
+    page.goto(f"{address}/text?precision=fp32{parameters}")
     return ready(page)
 
 
@@ -38,13 +40,13 @@ def fill(page, name, value):
 
 def ready(page):
     """The text, once nothing is under way."""
-    page.locator(".text span").first.wait_for()
+    page.locator(f"{TEXT} span").first.wait_for()
     at_rest(page)
-    return page.locator(".text")
+    return page.locator(TEXT)
 
 
 def token(page, text, nth=0):
-    return page.locator(".text span").filter(has_text=re.compile(f"^{re.escape(text)}$")).nth(nth)
+    return page.locator(f"{TEXT} span").filter(has_text=re.compile(f"^{re.escape(text)}$")).nth(nth)
 
 
 def paste(page, text):
@@ -56,7 +58,7 @@ def paste(page, text):
 
 def tints(page):
     """The strength of each token's colour, in one text."""
-    return page.locator(".text").evaluate(
+    return page.locator(TEXT).evaluate(
         "text => [...text.querySelectorAll('span')].map(span => span.style.getPropertyValue('--tint')).join()"
     )
 
@@ -73,37 +75,37 @@ def other_tints(page, before):
 @pytest.mark.thorough
 @pytest.mark.parametrize("page", THEMES, indirect=True)
 def test_hover_click_and_keys(page, address):
-    open_passage(page, address)
+    open_text(page, address)
     choose(page, "Text", TITLE)
-    page.locator(".text", has_text="Dursley").wait_for()  # for a moment the one before may stand there too
+    page.locator(TEXT, has_text="Dursley").wait_for()  # for a moment the one before may stand there too
     await_mark(page, "losses", "measured", heads=n_at(OPENS_AT))
     ready(page)
     readout = page.locator(".readout")
     page.mouse.move(0, 0)  # away from the text, over which the list was
-    expect(readout).to_contain_text("largest change")
+    expect(readout).to_contain_text("The largest change here")
     token(page, " strange", 1).hover()
     expect(readout.get_by_role("heading")).to_have_text("␣strange")
     loss = readout.get_by_role("row").filter(has_text="Loss, nats").inner_text().split()
     a, b, change = (float(cell.replace("−", "-")) for cell in loss[-3:])
     assert b - a == pytest.approx(change, abs=0.011) and b > a, "it copies worse"
-    assert readout.locator(".row").count() == 10 and "%" in readout.inner_text()
+    assert readout.locator(".two .row").count() == 10 and "%" in readout.inner_text()
     assert "worse" in token(page, " strange", 1).get_attribute("class")
-    expect(page.locator(".said")).to_contain_text("␣strange, A ")
+    expect(page.locator(".said").first).to_contain_text("␣strange, full ")
 
     token(page, " strange", 1).click()
     page.mouse.move(0, 0)
-    expect(page.locator(".text .locked")).to_have_text(" strange")
-    assert page.locator(".text .same").all_inner_texts() == page.locator(".text .followed").all_inner_texts() != []
-    assert page.locator(".text .pair").all_inner_texts() == [" in", " anything"]
+    expect(page.locator(f"{TEXT} .locked")).to_have_text(" strange")
+    assert page.locator(f"{TEXT} .same").all_inner_texts() == page.locator(f"{TEXT} .followed").all_inner_texts() != []
+    assert page.locator(f"{TEXT} .pair").all_inner_texts() == [" in", " anything"]
     expect(readout).to_contain_text("␣in␣anything")
     assert re.search("“␣in␣anything”, .* once .*, .* ␣strange × 1", readout.inner_text())
     page.keyboard.press("ArrowRight")
     expect(readout.get_by_role("heading")).not_to_have_text("␣strange")
     page.keyboard.press("Escape")
-    expect(page.locator(".text .locked")).to_have_count(0)
+    expect(page.locator(f"{TEXT} .locked")).to_have_count(0)
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Enter")
-    expect(page.locator(".text .locked")).to_have_text(" strange")
+    expect(page.locator(f"{TEXT} .locked")).to_have_text(" strange")
     page.keyboard.press("Home")
     expect(readout).to_contain_text("Token 1 of ")
     page.keyboard.press("ArrowDown")
@@ -113,100 +115,124 @@ def test_hover_click_and_keys(page, address):
 
 
 def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
-    open_passage(page, address)
+    open_text(page, address)
     await_mark(page, "losses", heads=n_at(OPENS_AT))
-    slider = page.get_by_role("slider", name="heads pruned")
+    slider = page.get_by_role("slider", name="Attention heads pruned")
     slider.focus()
     slider.press("Home")
     await_mark(page, "losses", "measured", heads=0)
-    expect(page.locator(".legend .note")).to_be_visible()
-    open_settings(page)
     choose(page, "Pruning order", "random")
-    page.wait_for_url(re.compile("passage_order=random"))
-    page.locator(".text span").first.evaluate("span => { span.mark = 'the same element' }")
+    page.wait_for_url(re.compile("order=random"))
+    page.locator(f"{TEXT} span").first.evaluate("span => { span.mark = 'the same element' }")
     seen = [tints(page)]
     slider.focus()
     for key in ("ArrowRight", "End"):
         slider.press(key)
         seen.append(other_tints(page, seen[-1]))
         ready(page)
-    assert page.locator(".text span").first.evaluate("span => span.mark") == "the same element"
-    assert page.locator(".text .better").count() and page.locator(".text .worse").count()
+    assert page.locator(f"{TEXT} span").first.evaluate("span => span.mark") == "the same element"
+    assert page.locator(f"{TEXT} .better").count() and page.locator(f"{TEXT} .worse").count()
     await_mark(page, "losses", "measured", heads=n_at(100))
-    expect(page.locator(".legend")).to_have_text(re.compile("B better.*−4.*\\+4 nats.*B worse"))
+    expect(page.locator(".legend")).to_have_text(re.compile("better when pruned.*−4.*\\+4 nats.*worse"))
 
 
 def test_the_address_brings_everything_back(page, address, another_tab):
-    open_passage(page, address)
+    open_text(page, address)
     choose(page, "Text", TITLE)
-    open_settings(page)
     choose(page, "Pruning order", "random")
-    lacks = page.get_by_role("textbox", name=re.compile("^A lacks"))
-    lacks.fill("L0H3")
-    lacks.press("Enter")
+    open_settings(page)
     fill(page, "Prune these as well", "F1")
-    slider = page.get_by_role("slider", name="heads pruned")
+    slider = page.get_by_role("slider", name="Attention heads pruned")
     slider.focus()
     slider.press("End")
     await_mark(page, "losses", "measured", heads=n_at(100), ffns=1)
-    await_command(page, "--base-mask L0H3")
     ready(page)
-    before, text = tints(page), page.locator(".text").inner_text()
-    for part in ("text=Privet", "heads=100", "mask=F1", "a_mask=L0H3", "order=random"):
-        assert f"passage_{part}" in page.url
+    before, text = tints(page), page.locator(TEXT).inner_text()
+    for part in ("text_text=Privet", "heads=100", "mask=F1", "order=random"):
+        assert part in page.url
     tab = another_tab(page.url)
     await_mark(tab, "losses", "measured", heads=n_at(100), ffns=1)
     ready(tab)
-    assert tab.locator(".text").inner_text() == text and "Dursley" in text
-    open_settings(tab)
-    expect(tab.get_by_role("textbox", name=re.compile("^A lacks"))).to_have_value("L0H3")
-    expect(tab.get_by_role("slider", name="heads pruned")).to_have_value("100")
+    assert tab.locator(TEXT).inner_text() == text and "Dursley" in text
+    expect(tab.get_by_role("slider", name="Attention heads pruned")).to_have_value("100")
     assert tints(tab) == before
+
+
+def test_attention_shades_what_the_heads_look_at_and_keys_turn_to_the_next(page, address):
+    open_text(page, address, "&text_head=L1H2")
+    choose(page, "Text", TITLE)
+    page.locator(TEXT, has_text="Dursley").wait_for()
+    keyed(page, "text_shade").get_by_role("radio").nth(1).click()
+    page.locator(".legend", has_text="Attention of L1H2").wait_for()
+    at_rest(page)
+    second = token(page, "ley", 1)
+    second.click()
+    page.locator(".readout .looks").wait_for()
+    looks = page.locator(".readout .looks .row").first.inner_text().split()
+    assert looks[0] == "ley" and float(looks[2].rstrip("%")) > 50, "at the token that followed the same before"
+    first = token(page, "ley")
+    assert float(first.evaluate("span => span.style.getPropertyValue('--tint')").rstrip("%")) > 30
+    expect(page).to_have_url(re.compile("text_token="))
+    second.press("]")
+    page.locator(".legend", has_text="Attention of L1H3").wait_for()
+    expect(page).to_have_url(re.compile("text_head=L1H3"))
+
+
+def test_both_models_write_on_from_the_clicked_token(page, address):
+    open_text(page, address)
+    page.locator(".written .text").nth(1).wait_for()
+    assert page.locator(".written .differs").count() > 0
+    token(page, "ill", 1).click()
+    page.wait_for_url(re.compile("text_token="))
+    full = page.locator(".written .text").first
+    expect(full).to_have_text(re.compile(r"Mr\. Quillfeather|Mrs\. Quillfeather"))
+    page.locator(TEXT).press("Escape")
+    expect(page.locator(f"{TEXT} .locked")).to_have_count(0)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", some_of(HOSTILE, 2))
 def test_hostile_text_is_only_text(page, address, name):
-    open_passage(page, address)
+    open_text(page, address)
     title = page.title()
     paste(page, HOSTILE[name])
-    page.locator(".text[aria-label^='Pasted text']").wait_for()
+    page.locator(f"{TEXT}[aria-label^='Pasted text']").wait_for()
     ready(page)
-    inside = page.locator(".text")
+    inside = page.locator(TEXT)
     tags = inside.evaluate("text => [...new Set([...text.querySelectorAll('*')].map(e => e.tagName))].sort()")
     assert set(tags) <= {"SPAN", "B", "I", "SUP"}
     assert page.title() == title
     shown = re.sub("⟨([0-9A-F]{4})⟩", lambda code: chr(int(code[1], 16)), inside.evaluate("text => text.textContent"))
     assert shown == HOSTILE[name]
-    for nth in range(0, page.locator(".text span").count(), 7):
-        page.locator(".text span").nth(nth).dispatch_event("mouseover")
-    keyed(page, "passage_more").locator("summary").click()
-    page.get_by_text("B worse", exact=True).first.wait_for()
+    for nth in range(0, page.locator(f"{TEXT} span").count(), 7):
+        page.locator(f"{TEXT} span").nth(nth).dispatch_event("mouseover")
+    keyed(page, "text_tokens").locator("summary").click()
+    page.get_by_test_id("stDataFrame").first.wait_for()
     assert page.title() == title
 
 
 def test_200_kb_without_a_space_is_shown_in_parts_and_can_be_left(page, address):
-    open_passage(page, address)
+    open_text(page, address)
     paste(page, "abcdefghij" * 20_000)
     await_mark(page, "part", "shown", part=1, first=1, last=1500)
-    page.locator(".text span").first.wait_for()
-    assert page.locator(".text span").count() <= 1500
+    page.locator(f"{TEXT} span").first.wait_for()
+    assert page.locator(f"{TEXT} span").count() <= 1500
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth <= innerWidth"), "it wraps"
     choose(page, "Text", TITLE)
-    page.locator(".text", has_text="Dursley").wait_for()  # for a moment the one before may stand there too
+    page.locator(TEXT, has_text="Dursley").wait_for()  # for a moment the one before may stand there too
 
 
 def test_a_text_loaded_and_remembered_is_in_the_address(page, address, another_tab, tmp_path):
     file = tmp_path / "harbour.txt"
     file.write_text(words := "The harbour was full. The harbour was <i>full</i> again.")
-    open_passage(page, address)
+    open_text(page, address)
     page.get_by_role("button", name="Your own text").click()
-    page.locator('input[type="file"]').set_input_files(file)
-    page.locator(".text").get_by_text("harbour").first.wait_for()
+    keyed(page, "text_text_loaded").locator("input[type=file]").set_input_files(file)
+    page.locator(TEXT).get_by_text("harbour").first.wait_for()
     page.get_by_role("button", name="Your own text").click()  # it closes once a text is used
     fill(page, "Name of this text", "My harbour")
     page.get_by_role("button", name="Remember", exact=True).click()
-    page.wait_for_url(re.compile("passage_text=My"))
+    page.wait_for_url(re.compile("text_text=My"))
     tab = another_tab(page.url)
-    expect(tab.locator(".text")).to_have_attribute("aria-label", re.compile("^My harbour"), timeout=WAIT_MS)
-    expect(tab.locator(".text")).to_have_text(words)
+    expect(tab.locator(TEXT)).to_have_attribute("aria-label", re.compile("^My harbour"), timeout=WAIT_MS)
+    expect(tab.locator(TEXT)).to_have_text(words)

@@ -1,0 +1,8 @@
+"""Text screen: one text as the full and the pruned model read it.
+
+`reading`: one setting of the screen, and the jobs that measure its losses
+`tables`: the losses as tables and sentences
+`view`: the text, drawn again while it is measured
+`looks`: the heads whose attention is shown, and where they look
+`sections`: below the text: the in-context gain, how both models write on, the logit lens
+"""

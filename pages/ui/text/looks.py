@@ -1,0 +1,83 @@
+"""The heads whose attention the Text screen shows, and where they look. The full model's: pruning a head changes what
+later heads look at."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.composed import ComposedRun, composed
+from engine.heads.attention import Head, HeadView, Overview, head_views, overview
+from engine.heads.induction import InductionScores, best_heads
+from engine.measurement import Measurement
+from engine.models.masks import Mask, parse_heads
+from engine.models.session import Target
+from engine.texts.passages import text_digest
+from pages.ui.controls.controls import with_own
+from pages.ui.page.runtime import session
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.widget_writes import hold, write
+from pages.ui.page.work import Work
+from pages.ui.text.reading import ReadSoFar, TextState
+
+HEADS = "text_head"  # query parameter
+N_LISTED = 8
+Looks = tuple[Overview, Mapping[Head, HeadView]]
+HELP = (
+    "Its attention colors the text, and is listed next to it. Other heads can be typed: `L1H1`, or `L1H1,L3H5` for the "
+    "mean of their attention and the sum of what they add. By itself, the best induction head."
+)
+
+
+def choose_heads(where: DeltaGenerator, target: Target, known: InductionScores | None) -> list[Head]:
+    """Draws the choice of heads; returns them, of themselves the best induction head. Empty while that is not known.
+    UsageError if the text names no heads of this model."""
+    scores = None if known is None else known.mean["prefix_matching"]
+    listed = [] if scores is None else [name for name, _ in best_heads(scores, N_LISTED)]
+    usual = f"{listed[0]} (best)" if listed else "best one"
+    look: dict[str, Any] = {"index": None, "placeholder": usual, "accept_new_options": True, "bind": "query-params"}
+    hold(HEADS)
+    typed = where.selectbox("Head", with_own(listed, HEADS), key=HEADS, help=HELP, **look)
+    return parse_heads(str(typed or "").strip() or ",".join(listed[:1]), target.shape)
+
+
+def turn(target: Target, heads: Sequence[Head], by: int) -> None:
+    """Chooses the head after (1) or before (-1) the last of these, in the next run."""
+    layer, head = heads[-1]
+    at = (layer * target.shape.n_heads + head + by) % target.shape.n_heads_total
+    write(HEADS, target.shape.head_names[at])
+
+
+def names_of(heads: Sequence[Head]) -> list[str]:
+    """Returns names such as `L1H0`."""
+    return [f"L{layer}H{head}" for layer, head in heads]
+
+
+def look_work(x: TextState, heads: Sequence[Head], read: ReadSoFar, is_shown: bool) -> Work[Looks] | None:
+    """Returns the work that measures where these heads look, once the losses are known; started if this is short, or
+    attention `is_shown`. None without heads, and for a chat or a single token."""
+    if not heads or x.is_chat or read.full is None or read.full.n_total < 2:
+        return None
+    work = Work("text looks", "Attention", _looks(x.whole.target, x.text, heads), 1, while_seen=True)
+    if is_shown:
+        work.value()
+    elif len(read.full) == read.full.n_total and work.of.stored(session()) is None:
+        work.start_ahead(by_size=True)
+    return work
+
+
+def _looks(target: Target, text: str, heads: Sequence[Head]) -> Measurement[Looks]:
+    full = Mask.full(target.shape)
+
+    def body(run: ComposedRun) -> Any:
+        views = yield from run.part(head_views(target, text, full, heads))
+        seen = yield from run.part(overview(target, text, full))
+        return None if views is None or seen is None else (seen, {head: views[head] for head in heads})
+
+    return composed(target, ("looks", text_digest(text), *names_of(heads)), body, 2)
+
+
+def combined(views: Sequence[HeadView]) -> HeadView:
+    """Returns several heads as one: the mean of their patterns, the sum of the logits that they raised."""
+    pattern = np.stack([view.pattern for view in views]).mean(0, dtype=np.float32)
+    return HeadView(pattern, np.stack([view.raised_nats for view in views]).sum(0, dtype=np.float32))

@@ -1,0 +1,235 @@
+"""Below the text: the loss by token index with the in-context gain, how both models write on, the logit lens of the
+chosen token, and the losses token by token."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from engine.composed import ComposedRun, composed
+from engine.heads.logit_lens import LogitLens, logit_lens
+from engine.measurement import Measurement, Workload
+from engine.models.masks import Mask
+from engine.requests import ContinuePrompt, MeasureLens, Result
+from engine.requests.texts import continuation_table
+from engine.studies.one_head import AROUND
+from engine.texts.incontext import MIN_TOKENS, MeanOverTexts, icl_change, icl_score
+from engine.texts.passages import LOG_BOOKS, Source, text_digest, texts_of
+from engine.texts.tokenloss import TokenLosses, losses_of_texts
+from engine.timing.workload import CHARACTERS_A_TOKEN
+from engine.views.texts import BY_INDEX, SERIES, by_index_part, gain_in_words, token_lens_view
+from engine.views.words import percent
+from pages.ui.controls.controls import folded
+from pages.ui.downloads.origin import of_model
+from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.sheet import Sheet
+from pages.ui.figures.token_text import written_on
+from pages.ui.page.tables import number, plain, visible
+from pages.ui.sections.section import Section, draw_part, draw_section
+from pages.ui.text.reading import Side, TextState
+
+N_WINDOWS = LOG_BOOKS.n_texts  # enough for a clear interval, few enough to be read at once
+MOST_READ = N_WINDOWS * MIN_TOKENS * CHARACTERS_A_TOKEN  # characters
+HALF = 0.5  # of the page: as wide as a part
+WRITTEN, MOST_PROMPT, PROMPT_SHOWN = 24, 512, 70  # tokens; tokens; characters
+GAIN_SHOWS = "You will see how the loss falls along the text, in the full and in the pruned model."
+GAIN_HELP = (
+    f"Of the first {N_WINDOWS} windows of {MIN_TOKENS} tokens, each read by itself. The in-context gain is the loss at "
+    f"token 50 minus that at token 500, each with {AROUND} tokens on either side; above 0, later tokens are predicted "
+    "better. It is the in-context score of Olsson et al. with its sign reversed, the same as on Training."
+)
+SHORT = "The in-context gain needs {} tokens; this text has {:,}."
+WRITES_SHOWS = "You will see how both models write on."
+WRITES_HELP = (
+    "Each token is the likeliest one. They write on after the text, or in place of the locked token. Tokens at which "
+    "they differ are underlined; point at one for its probability."
+)
+LENS_SHOWS = "You will see what the model would guess in place of the chosen token after each layer."
+LENS_HELP = (
+    "Logit lens: the residual stream after each layer, read by the final norm and the unembedding as if no layer "
+    "followed. Choose a token by a click in the text; without one, it is the last token."
+)
+Losses = Mapping[str, tuple[np.ndarray, ...]]  # of each text, by series
+Lenses = Mapping[str, LogitLens]  # by series
+
+
+@dataclass(frozen=True)
+class Read:
+    """A text that both models have read, and the chosen token, by its index. Without a `pruned` model nothing is
+    pruned."""
+
+    x: TextState
+    side: Side  # the sidebar's model with what is pruned
+    full: TokenLosses
+    pruned: TokenLosses | None
+    token: int | None
+
+    @property
+    def masks(self) -> dict[str, Mask]:
+        """Returns the masks of the sidebar's model, by series."""
+        masks = {SERIES["full"]: Mask.full(self.side.target.shape)}
+        return masks if self.side.mask.is_full else masks | {SERIES["masked"]: self.side.mask}
+
+    @property
+    def has_gain(self) -> bool:
+        """Returns whether the text is long enough for an in-context gain."""
+        return self.full.n_total >= MIN_TOKENS and not self.x.is_chat
+
+
+def draw_below(read: Read, frame: pd.DataFrame, sheet: Sheet, since_s: float) -> list[Section]:
+    """Draws all of them; returns the sections that are open. `frame` of `tables.token_frame`."""
+    draw, opened = partial(draw_section, "text", sheet=sheet, since_s=since_s), list[Section]()
+    left, right = st.columns(2, gap="large")
+    with left:
+        if read.has_gain:
+            opened.append(gain_section(read))
+            draw(opened[-1])
+        else:
+            draw_short(read, sheet)
+    with right:
+        opened.append(written_section(read))
+        draw(opened[-1])
+    if not read.x.is_chat and draw(lens := lens_section(read)):
+        opened.append(lens)
+    folded("Loss token by token", "text_tokens", partial(draw_tokens, frame), in_address=True)
+    return opened
+
+
+def gain_section(read: Read) -> Section:
+    """Returns the section of the in-context gain, of a text that is long enough."""
+    request = read.x.request(read.side, texts=N_WINDOWS, average_tokens=AROUND)
+    return Section("In context", request, read.side.target, GAIN_SHOWS, of=windows(read), draw=draw_gain)
+
+
+def windows(read: Read) -> Measurement[Losses]:
+    """Returns the losses of the first windows of the text by both models."""
+    x = read.x
+    kind, content = ("passage", "") if "passage" in x.named else ("text", x.text)
+    source = Source(kind, x.name, content, N_WINDOWS)
+    sides = {SERIES["full"]: x.full} | ({SERIES["masked"]: read.side} if read.pruned is not None else {})
+
+    def body(run: ComposedRun) -> Any:
+        texts = yield from run.part(texts_of(x.full.target, source), 0)
+        found = dict[str, tuple[np.ndarray, ...]]()
+        for name, side in sides.items():
+            if texts is None:
+                run.expect(name, partial(Workload, {"forward": float(min(len(x.text), MOST_READ))}))
+                continue
+            losses = yield from run.part(losses_of_texts(side.target, texts, side.mask, f"{name}, windows"), N_WINDOWS)
+            found |= {} if losses is None else {name: losses}
+        return found if len(found) == len(sides) else None
+
+    about = ("windows", text_digest(x.text), *(f"{side.target} {side.mask.key()}" for side in sides.values()))
+    return composed(read.side.target, about, body, len(sides) * N_WINDOWS)
+
+
+def draw_gain(losses: Losses, sheet: Sheet) -> None:
+    """Draws the in-context gain of both models, and their loss by token index."""
+    full, pruned = losses[SERIES["full"]], losses.get(SERIES["masked"])
+    scores: dict[str, MeanOverTexts] = {"full": icl_score(full, AROUND)}
+    if pruned is not None:
+        scores |= {"masked": icl_score(pruned, AROUND), "change": icl_change(full, pruned, AROUND)}
+    finding = gain_in_words(scores, pruned is not None)
+    sheet.says.append(finding)
+    st.markdown(finding, help=GAIN_HELP)
+    draw_part(by_index_part(losses, True, HALF), BY_INDEX, finding, sheet)
+
+
+def draw_short(read: Read, sheet: Sheet) -> None:
+    """Draws the loss by token index of a text that is too short for an in-context gain."""
+    losses: Losses = {SERIES["full"]: (read.full.loss_nats,)}
+    losses |= {} if read.pruned is None else {SERIES["masked"]: (read.pruned.loss_nats,)}
+    part = by_index_part(losses, False, HALF)
+    draw_part(part, BY_INDEX, BY_INDEX, sheet)
+    if not read.x.is_chat:
+        st.caption(SHORT.format(MIN_TOKENS, read.full.n_total), help=GAIN_HELP)
+
+
+def written_section(read: Read) -> Section:
+    """Returns the section of how both models write on."""
+    target = read.side.target
+    prompt = read.x.text if read.x.is_chat else _prompt(read)
+    request = ContinuePrompt(
+        **of_model(target), prompt=prompt, tokens=WRITTEN, mask=read.side.mask.text(), chat=read.x.is_chat,
+        out="continuation.csv",
+    )  # fmt: skip
+    draw = partial(_draw_written, prompt)
+    return Section("Continue", request, target, WRITES_SHOWS, draw=draw)
+
+
+def _prompt(read: Read) -> str:
+    """Returns the text up to the chosen token, or all of it: its last tokens that fit the window."""
+    full = read.full
+    stop = len(full.ends) if read.token is None or read.token == 0 else read.token
+    n = min(MOST_PROMPT, read.side.target.shape.n_ctx - WRITTEN - 2)
+    start = int(full.ends[stop - n - 1]) if stop > n else 0
+    return full.text[start : int(full.ends[stop - 1])]
+
+
+def _draw_written(prompt: str, result: Result, sheet: Sheet) -> None:
+    said, following = result.value, result.fields["next"]
+    names = {"full": "Full model", "masked": "Pruned model"}
+    likeliest = [(name, max(following, key=lambda row: row[name])) for name in said]
+    first = ", ".join(
+        f"{names[name].lower()} “{plain(visible(row['token']))}” {percent(row[name])}" for name, row in likeliest
+    )
+    st.markdown("**Continue**", help=WRITES_HELP)
+    st.markdown(f"{result.view.finding} Next token: {first}.")
+    texts = (f"{names[name]}: “{plain(each.text.strip())}”" for name, each in said.items())
+    sheet.says += [result.view.finding, *texts]
+    shown = prompt if len(prompt) <= PROMPT_SHOWN else f"… {prompt[-PROMPT_SHOWN:].partition(' ')[2]}"
+    written_on("text_written", shown, {names[name]: each for name, each in said.items()})
+    sheet.tables["Continuation"] = continuation_table(said)
+
+
+def lens_section(read: Read) -> Section:
+    """Returns the folded section of the logit lens of the chosen token."""
+    x, target = read.x, read.side.target
+    each = {name: logit_lens(target, x.text, mask) for name, mask in read.masks.items()}
+
+    def body(run: ComposedRun) -> Any:
+        found = dict[str, LogitLens]()
+        for name, wanted in each.items():
+            lens = yield from run.part(wanted, label=name)
+            found |= {} if lens is None else {name: lens}
+        return found if len(found) == len(each) else None
+
+    request = MeasureLens(**of_model(target), **x.named, mask=read.side.mask.text(), out="lens.csv")
+    of = composed(target, ("lenses", *(wanted.key for wanted in each.values())), body, len(each))
+    draw = partial(_draw_lens, read.token)
+    return Section("Logit lens", request, target, LENS_SHOWS, "at once", is_folded=True, of=of, draw=draw)
+
+
+def _draw_lens(token: int | None, found: Lenses, sheet: Sheet) -> None:
+    n, first = min(len(each.ends) for each in found.values()), max(each.first_text for each in found.values())
+    at = n - 1 if token is None else token
+    if not (0 if first else 1) <= at < n:
+        st.caption(f"The lens reads the first {n:,} tokens; choose one of them after the first.", help=LENS_HELP)
+        return
+    view = token_lens_view(found, at)
+    sheet.says.append(view.finding)
+    st.markdown(view.finding, help=LENS_HELP)
+    draw_part(view.parts[0], "text lens", view.finding, sheet)
+
+
+def draw_tokens(frame: pd.DataFrame) -> None:
+    """Draws the losses token by token, the largest changes first; `frame` of `tables.token_frame`."""
+    by = "change_nats" if "change_nats" in frame else "loss_full_nats"
+    shown = frame.reindex(frame[by].abs().sort_values(ascending=False, kind="stable").index)
+    titles: dict[str, Any] = {
+        "index": st.column_config.NumberColumn("Place", format="%d", width=60),
+        "token": "Token",
+        "loss_full_nats": "Loss, nats",
+        "loss_pruned_nats": "Pruned",
+        "change_nats": "Change",
+        "rank_full": "Rank",
+        "rank_pruned": "Rank, pruned",
+    }
+    titles = {name: title for name, title in titles.items() if name in shown}
+    formats = {name: number for name in titles if name.startswith("loss")}
+    formats |= {"change_nats": partial(number, sign=True)} if by == "change_nats" else {}
+    draw_table(shown, titles, "The loss of each token", formats=formats)

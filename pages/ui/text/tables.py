@@ -1,0 +1,149 @@
+"""The losses of a text by two models as tables and sentences: nats, one row per token."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from engine.demo import Landmark
+from engine.texts.tokenloss import TokenLosses, repeated_tokens, same_tokens
+from engine.views.pictures import Picture
+from pages.ui.figures.text_picture import text_picture
+from pages.ui.figures.token_text import LOSS_NATS, PART_TOKENS
+from pages.ui.page.tables import number, probability, visible, whole_percent
+
+ALIKE_NATS = 0.1  # a probability that is 10% larger or smaller
+FEWEST_REPEATS = 8  # tokens
+MAIN_SHARE, MAIN_FACTOR = 0.5, 2.0  # repetitions are named if they hold this of the rise, and rise by this factor more
+REPEATS_HELP = " A repetition is a token that followed the same token earlier in the text. These hold {} of the rise."
+
+
+def token_frame(full: TokenLosses, pruned: TokenLosses | None) -> pd.DataFrame:
+    """Returns one row per token that has been read so far, by both if there are two; `token` shows blanks."""
+    n = min(len(full), len(pruned or full))
+    frame = pd.DataFrame({"index": np.arange(1, n + 1), "token": [visible(piece) for piece in full.pieces[:n]]})
+    frame = frame.assign(token_id=full.token_ids[:n], end_character=full.ends[:n])
+    frame = frame.assign(loss_full_nats=full.loss_nats[:n])
+    if pruned is None:
+        return frame.assign(rank_full=full.rank[:n])
+    frame = frame.assign(loss_pruned_nats=pruned.loss_nats[:n])
+    frame = frame.assign(change_nats=frame["loss_pruned_nats"] - frame["loss_full_nats"])
+    return frame.assign(rank_full=full.rank[:n], rank_pruned=pruned.rank[:n])
+
+
+def tinted_text(frame: pd.DataFrame, full: TokenLosses, full_nats: float) -> Picture:
+    """Returns the text with its tints as a picture; `frame` of `token_frame`."""
+    shown = frame.assign(piece=full.pieces[: len(frame)])
+    tips = ["token:N|Token", "loss_full_nats:Q|Loss, nats|.3f"]
+    if "change_nats" not in frame:
+        return text_picture(shown, "loss_full_nats", LOSS_NATS, ("loss of the full model",), *tips)
+    tips += ["loss_pruned_nats:Q|Pruned, nats|.3f", "change_nats:Q|Change, nats|+.3f"]
+    return text_picture(shown, "change_nats", full_nats, ("better when pruned", "worse"), *tips)
+
+
+def extended(pruned: TokenLosses, full: TokenLosses) -> TokenLosses:
+    """Returns the pruned model's losses, as long as the full one's, nan for tokens it has not reached; HeadroomError if
+    their tokens differ."""
+    same_tokens(full, pruned)
+    more = len(full) - len(pruned)
+    if more <= 0:
+        return pruned
+
+    def longer(array: np.ndarray, fill: float = 0) -> np.ndarray:
+        return np.concatenate([array, np.full((more, *array.shape[1:]), fill, array.dtype)])
+
+    read = {"token_ids": full.token_ids, "ends": full.ends, "rank": longer(pruned.rank)}
+    read |= {"top_ids": longer(pruned.top_ids), "top_log_p": longer(pruned.top_log_p, np.nan)}
+    return replace(pruned, **read, loss_nats=longer(pruned.loss_nats, np.nan))
+
+
+def n_parts(n_total: int) -> int:
+    """Returns the number of parts in which a text of `n_total` tokens is shown."""
+    return max(1, -(-n_total // PART_TOKENS))
+
+
+def part_range(part: int, n_total: int) -> range:
+    """Returns the tokens of part 1, 2, …"""
+    return range((part - 1) * PART_TOKENS, min(n_total, part * PART_TOKENS))
+
+
+def means(full: TokenLosses, pruned: TokenLosses) -> tuple[float, float, int]:
+    """Returns (mean loss of both, number of tokens) over the tokens that both have read and that have a loss."""
+    n = min(len(full), len(pruned))
+    has = np.isfinite(full.loss_nats[:n]) & np.isfinite(pruned.loss_nats[:n])
+    if not has.any():
+        return float("nan"), float("nan"), 0
+    return float(full.loss_nats[:n][has].mean()), float(pruned.loss_nats[:n][has].mean()), int(has.sum())
+
+
+def landmarks_of(full: TokenLosses, pruned: TokenLosses | None, landmarks: Sequence[Landmark]) -> list[dict[str, Any]]:
+    """Returns the landmarks that have been read: tokens `first` to `last`, summed losses in nats, and their meaning."""
+    n = min(len(full), len(pruned or full))
+    ends = full.ends[:n]
+    starts = np.concatenate([[0], ends[:-1]])
+    found = []
+    places = sorted((landmark.start(full.text), landmark) for landmark in landmarks)
+    for mark, (begin, landmark) in enumerate(places, 1):
+        inside = np.flatnonzero((starts < begin + len(landmark.text)) & (ends > begin))
+        if not len(inside) or ends[-1] < begin + len(landmark.text):
+            continue
+        loss = float(np.nansum(full.loss_nats[inside]))
+        said = {"mark": mark, "first": int(inside[0]), "last": int(inside[-1]), "loss_full": loss}
+        said |= {"text": landmark.text.strip(), "about": landmark.about, "measured": f"The model gives it {_p(loss)}."}
+        if pruned is not None and not np.isnan(pruned.loss_nats[inside]).all():
+            said["loss_pruned"] = other = float(np.nansum(pruned.loss_nats[inside]))
+            whole = f" for its {len(inside)} tokens together" if len(inside) > 1 else ""
+            said["measured"] = _measured_in_words(loss, other, whole)
+        found.append(said)
+    return found
+
+
+def _measured_in_words(full: float, pruned: float, whole: str) -> str:
+    """Describes two losses in nats of a place: its probability in each model, and whether they differ; `whole` says of
+    what the nats are the sum."""
+    words, change = f"The full model gives it {_p(full)}, the pruned one {_p(pruned)}", number(pruned - full, sign=True)
+    if abs(pruned - full) < ALIKE_NATS:
+        return f"{words}: about alike ({change} nats{whole})."
+    return f"{words}: {'worse' if pruned > full else 'better'} ({change} nats{whole})."
+
+
+def _p(loss_nats: float) -> str:
+    return probability(float(np.exp(-loss_nats)))
+
+
+def finding(full: TokenLosses, pruned: TokenLosses | None, without: str) -> tuple[str, str]:
+    """Returns the mean loss, or what it does from the full to the pruned model, naming repetitions if these are mainly
+    predicted worse; and help on that. `without` is what is pruned, "" if that is not all that the two differ in."""
+    mean, other, n = means(full, pruned or full)
+    if not n:
+        return "No token has a loss, as nothing precedes it", "Take a longer text, or begin it with BOS."
+    help = f"Over {n:,} tokens. Perplexity, the exponential of the mean: {np.exp(mean):,.1f}"
+    help += "." if pruned is None else f", pruned {np.exp(other):,.1f}."
+    if full.n_total > full.window:
+        help += f" Read in windows of {full.window:,} tokens, a new one every {full.stride:,}."
+    if pruned is None:
+        return f"**The mean loss is {number(mean)} nats a token**", help
+    words = f"Without {without}, " if without else "Between the two models, "
+    if number(mean) == number(other):
+        return f"**{words}the mean loss stays at {number(mean)} nats a token**", help
+    share = _share_of_repeats(full, pruned) if other > mean else None
+    if share is not None:
+        words += "mainly repetitions get harder to predict: "
+        help += REPEATS_HELP.format(whole_percent(share))
+    moves = f"{'rises' if other > mean else 'falls'} from {number(mean)} to {number(other)} nats a token"
+    return f"**{words}the mean loss {moves}**", help
+
+
+def _share_of_repeats(full: TokenLosses, pruned: TokenLosses) -> float | None:
+    """Returns the share of the rise of the loss that repetitions hold; None if they are few or hold no more than
+    others."""
+    n = min(len(full), len(pruned))
+    rise = (pruned.loss_nats[:n] - full.loss_nats[:n]).astype(np.float64)
+    has, repeats = np.isfinite(rise), repeated_tokens(full.token_ids[:n])
+    on, off = rise[has & repeats], rise[has & ~repeats]
+    if len(on) < FEWEST_REPEATS or not len(off):
+        return None
+    share = float(on.sum() / (on.sum() + off.sum()))
+    return min(share, 1.0) if share > MAIN_SHARE and on.mean() >= MAIN_FACTOR * off.mean() else None

@@ -1,0 +1,115 @@
+"""The text of the Text screen, token by token: its controls, and what is drawn again while it is measured."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import streamlit as st
+
+from engine.heads.attention import Head
+from engine.heads.induction import InductionScores
+from engine.texts.tokenloss import have_same_tokens
+from pages.ui.figures.empty import unread_text
+from pages.ui.figures.token_text import ATTENTION, CHANGE, LOSS, WORDS, component_data, looks_data, token_text
+from pages.ui.page.marks import counts, mark
+from pages.ui.page.tables import pruned_counts
+from pages.ui.text import tables
+from pages.ui.text.looks import HEADS, Looks, combined, names_of, turn
+from pages.ui.text.reading import ReadSoFar, Side, TextRun, TextState, read_so_far
+
+SHADE = {LOSS: "Loss", ATTENTION: "Attention"}
+SHADE_HELP = (
+    "By loss: the change of each token's loss, in nats, or the loss if nothing is pruned. By attention: where a head "
+    "of the full model looks to predict the token that you point at."
+)
+TWO_MODELS = {"a": "A", "b": "B", "change": "B − A", "better": "B better", "worse": "B worse"}
+FULL_NATS = 4  # where the color of a change is full
+TOKEN = "text_token"  # query parameter
+
+
+@dataclass(frozen=True)
+class TextView:
+    """What the text is drawn with.
+
+    `side`: the pruned model, None until its order is known
+    `before`: the one drawn last
+    `known`: the induction scores, if they are measured
+    `heads`, `looks`: the chosen heads, and where they look once that is known
+    `shade`: one of SHADE
+    `part`, `n_parts`: the part of the text that is drawn
+    `asked`: the locked token and the heads that the page was drawn for
+    """
+
+    x: TextState
+    run: TextRun
+    side: Side | None
+    before: Side | None
+    known: InductionScores | None
+    heads: list[Head]
+    looks: Looks | None
+    shade: str
+    part: int
+    n_parts: int
+    asked: tuple[object, object]
+
+    @property
+    def read(self) -> ReadSoFar:
+        """Returns what both models have read by now."""
+        return read_so_far(self.x, self.side, self.before)
+
+    def draw(self) -> None:
+        """Draws the text with the losses so far, and the progress of the rest."""
+        x, read = self.x, self.read
+        full, pruned = read.full, read.pruned
+        with st.container():  # a separate container: otherwise a change here would redraw the whole text after it
+            self.run.progress()
+        if full is None:
+            unread_text(x.text)
+            return
+        if self.n_parts != tables.n_parts(full.n_total) or (pruned is not None and not have_same_tokens(full, pruned)):
+            st.rerun()  # the whole page needs to know
+        is_one_model = x.full.target == x.whole.target
+        says, help = tables.finding(full, pruned, self.without(read.of))
+        names = "" if is_one_model or read.of is None else f" A: {x.full.name} · B: {read.of.name}"
+        st.markdown(says + names, help=help)
+        shown = None if pruned is None else tables.extended(pruned, full)
+        tokens = tables.part_range(self.part, full.n_total)
+        data = component_data(full, shown, tokens, tables.landmarks_of(full, shown, x.landmarks))
+        view = LOSS if pruned is None else CHANGE
+        if self.looks is not None:
+            seen, views = self.looks
+            data["looks"] = looks_data(", ".join(names_of(self.heads)), seen, combined([*views.values()]), tokens)
+            view = ATTENTION if self.shade == ATTENTION else view
+        turns = partial(turn, x.whole.target, self.heads) if self.heads else None
+        words = WORDS if is_one_model else TWO_MODELS
+        token_text(data, view, FULL_NATS, x.name, full.n_total, read.note, words, lock=TOKEN, turn=turns)
+        if self.asked != asked():
+            st.rerun()  # what is below is of another token, or of other heads
+        state = "measured" if read.is_whole(self.side) else "measuring"
+        mark("losses", state, tokens=len(full), **counts(read.of.mask if read.of is not None else None))
+
+    def without(self, of: Side | None) -> str:
+        """Returns what is pruned, such as "4 induction heads"; "" if that is not all that the two models differ in."""
+        if of is None or self.x.full.target != of.target:
+            return ""
+        words, pruned = pruned_counts(of.mask), ~np.array(of.mask.heads)
+        if self.known is None or not of.mask.n_heads_pruned or not self.known.is_induction_head[pruned].all():
+            return words
+        return words.replace("head", "induction head", 1)
+
+
+def choose_part(n_total: int) -> tuple[int, int]:
+    """Draws the choice of a part of a text of so many tokens, if it has several; returns the part and their number."""
+    n_parts = tables.n_parts(n_total)
+    if n_parts == 1:
+        return 1, 1
+    part = st.pagination(n_parts, key=f"text_part_{n_parts}")
+    tokens = tables.part_range(part, n_total)
+    st.caption(f"Part {part} of {n_parts}: tokens {tokens.start + 1:,} to {tokens.stop:,} of {n_total:,}.")
+    mark("part", "shown", part=part, of=n_parts, first=tokens.start + 1, last=tokens.stop)
+    return part, n_parts
+
+
+def asked() -> tuple[object, object]:
+    """Returns the locked token and the typed heads."""
+    return st.session_state.get(TOKEN) or "", st.session_state.get(HEADS) or ""
