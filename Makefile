@@ -28,16 +28,8 @@ test: .venv/dev.stamp
 thorough: .venv/dev.stamp
 	HEADROOM_THOROUGH=1 $(BIN)/python -m pytest -m thorough $(WORKERS) $(ARGS)
 
-# Some tests of dragging have the processors to themselves: a hand that a busy machine stops for 150 ms rests.
 browser: .venv/dev.stamp
-ifeq ($(ARGS),)
-	@failed=0; \
-	$(BIN)/python -m pytest tests/browser -m "browser and not alone" $(WORKERS) --dist load --maxschedchunk 1 || failed=1; \
-	$(BIN)/python -m pytest -m "browser and alone" tests/browser/test_drag.py || failed=1; \
-	exit $$failed
-else
-	$(BIN)/python -m pytest -m browser $(ARGS)
-endif
+	$(BIN)/python -m pytest -m browser $(or $(ARGS),tests/browser $(WORKERS) --dist load --maxschedchunk 1)
 
 bench: .venv/dev.stamp
 	$(BIN)/python -m tests.benchmarks $(ARGS)

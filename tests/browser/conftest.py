@@ -29,8 +29,12 @@ def pytest_collection_modifyitems(items):
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this computer"))
-    # the longest first, so that two workers end at about the same time
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    # the longest first, so that two workers end at about the same time; last those for which the other workers wait
+    items.sort(key=lambda item: (is_alone(item), item.get_closest_marker("slow") is None))
+
+
+def is_alone(item):
+    return item.get_closest_marker("alone") is not None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -71,6 +75,18 @@ def store_folder(tmp_path_factory, worker_id):
     of questions, a mask."""
     base = tmp_path_factory.getbasetemp()
     return (base if worker_id == "master" else base.parent) / "browser" / "results"
+
+
+@pytest.fixture(autouse=True)
+def processors(request, store_folder):
+    """A test that is marked `alone` has them to itself: it waits until no other test runs, and the others for its end.
+    A hand that a busy machine stops for 150 ms rests."""
+    import fcntl  # not on every system that collects these tests
+
+    store_folder.parent.mkdir(exist_ok=True)
+    with (store_folder.parent / "processors").open("w") as lock:  # which its end releases
+        fcntl.flock(lock, fcntl.LOCK_EX if is_alone(request.node) else fcntl.LOCK_SH)
+        yield
 
 
 @pytest.fixture(scope="session")
