@@ -7,7 +7,6 @@
 `controls`: task, ranking, levels and mask, bound to the address
 `task_box`: the select box of tasks
 `own_questions`: a user's own questions: the path of a file, an upload, or pasted rows
-`pruning`: pruning on the screens of texts: two levels, a mask, a ranking
 `many_tasks`: controls and work of the screens about many tasks
 `first_views`: the tasks and shot counts that these screens open with
 `carried`: the mask, shared between screens

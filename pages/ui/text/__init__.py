@@ -1,4 +1,4 @@
-"""Text screen: one text as the full and the pruned model read it.
+"""Text screen: one text, token by token, as the full and the pruned model read it.
 
 `reading`: one setting of the screen, and the jobs that measure its losses
 `tables`: the losses as tables and sentences
