@@ -15,6 +15,7 @@ from engine.views.pictures import WRITTEN, Picture
 from engine.views.view import Column, Part
 
 AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the height
+FEW_ROWS = 3
 ROW_PX, MAP_PX = 24, 420  # a row of bars; the most that a map is high
 CURVES_PX, SCATTER_PX, LINES_PX = 320, 380, 150
 MOST_POINTS, MOST_NUMBERS, MOST_SERIES = 200, 150, 12  # drawn on a line; written on cells; named in a legend
@@ -163,7 +164,8 @@ def scatter(part: Part, x: str, y: str, color: str = "layer") -> Picture:
 def _rows(part: Part, y: str, layers: Sequence[Mapping[str, Any]]) -> Picture:
     """A chart with a line for each row."""
     n = len({row[y] for row in part.rows})
-    axis = {"labelLimit": 320, "labelFlush": False, "title": part.column(y).title, "ticks": False, "domain": False}
+    title = part.column(y).title if n > FEW_ROWS else None  # it would be cut
+    axis = {"labelLimit": 320, "labelFlush": False, "title": title, "ticks": False, "domain": False}
     encoding = {"y": {"field": y, "type": "nominal", "sort": None, "axis": axis}, "tooltip": _tips(part)}
     return _picture(part, layers, encoding, {"height": max(2, n) * ROW_PX + AXIS_PX})
 
