@@ -1,12 +1,14 @@
 """The Text screen: what a pruned model loses of a text, token by token, and what the heads look at."""
 
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
 from engine.heads.induction import induction
+from engine.measurement import Measurement
 from engine.models.masks import Mask
-from engine.requests import MeasureAttention
+from engine.requests import MeasureAttention, Request
 from engine.requests.texts import attention_file
 from engine.texts.passages import as_chat
 from engine.texts.tokenloss import have_same_tokens
@@ -28,7 +30,7 @@ from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
 from pages.ui.page.tables import plain
 from pages.ui.page.work import live
 from pages.ui.text import sections, tables
-from pages.ui.text.looks import choose_heads, look_work, names_of
+from pages.ui.text.looks import choose_heads, known_looks, looks_of, names_of
 from pages.ui.text.reading import FULL, PRUNED, Side, TextRun, TextState, read_so_far
 from pages.ui.text.view import FULL_NATS, SHADE, SHADE_HELP, TextView, asked, choose_part
 
@@ -88,11 +90,9 @@ if read.full is not None and read.pruned is not None and not have_same_tokens(re
     st.session_state[ALONE] = pair
     st.rerun()
 part, n_parts = choose_part(0 if read.full is None else read.full.n_total)
-look = look_work(x, heads, read, shade == ATTENTION)
-looks = None if look is None else look.of.stored(session())
+wanted = looks_of(x, heads, read)
+looks = None if wanted is None else known_looks(run, wanted, read, shade == ATTENTION)
 view = TextView(x, run, side, before, known, heads, looks, shade, part, n_parts, asked())
-if look is not None and looks is None:
-    run.waiting[look.slot] = look
 live([*run.waiting], view.draw, run.since_s)
 st.session_state[DRAWN] = text.name, text.text
 awaits_at.empty()
@@ -104,17 +104,18 @@ frame, token = tables.token_frame(read.full, read.pruned), int(asked()[0] or 0) 
 shown = sections.Read(x, side, read.full, read.pruned, token if 0 <= token < len(read.full) else None)
 sheet = Sheet({"Text": partial(tables.tinted_text, frame, read.full, FULL_NATS)}, {"Losses by token": frame})
 sheet.says.append(tables.finding(read.full, read.pruned, view.without(side))[0])
-requests, measured = [x.request(side)], {"Full model": x.losses(x.full), "Pruned model": x.losses(side)}
+requests: list[Request] = [x.request(side)]
+measured: dict[str, Measurement[Any]] = {"Full model": x.losses(x.full), "Pruned model": x.losses(side)}
 measured |= ranking_part(target, pruning, setup.data_dir)
-if looks is not None and look is not None:
+if looks is not None and wanted is not None:
     requests.append(
         MeasureAttention(**of_model(target), **x.named, heads=",".join(names_of(heads)), out="attention.csv")
     )
-    measured["Attention"], sheet.tables["Attention"] = look.of, partial(attention_file, ".csv", *looks)
+    measured["Attention"], sheet.tables["Attention"] = wanted, partial(attention_file, ".csv", *looks)
 if not presenting():
     for section in sections.draw_below(shown, frame, sheet, run.since_s):
         requests.append(section.request)
-        measured[section.title] = section.work.of
+        measured[section.title] = section.measured
 origin = Origin("Text", requests, measured, x.in_words(side, read.full.n_total), f"{x.name}, {side.name}")
 closing(origin, sheet)
 if not text.passage and not presenting():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cache import Store
 from engine.errors import HeadroomError
-from engine.texts.passages import MAX_BYTES, checked, decoded, forget, names, recall, remember
+from engine.texts.passages import MAX_BYTES, checked, decoded, forget, guess_decoded, names, recall, remember
 from tests.conftest import IS_THOROUGH
 from tests.engine.fixtures import refused_by
 
@@ -26,6 +26,20 @@ def remembered(store):
 def test_what_is_no_text_is_refused_in_one_line(raw, part):
     refused = refused_by(HeadroomError, part, lambda: decoded(raw, "own.txt"))
     assert "own.txt" in refused
+
+
+RUSSIAN = "Однажды весною, в час небывало жаркого заката, в Москве, на прудах, появились два гражданина."
+
+
+@pytest.mark.parametrize(
+    "encoding, guess", [("utf-8", ""), ("utf-8-sig", ""), ("cp1251", "cp1251"), ("utf-16", "utf_16")]
+)
+def test_another_encoding_is_guessed(encoding, guess):
+    assert guess_decoded(RUSSIAN.encode(encoding), "own.txt") == (RUSSIAN, guess)
+
+
+def test_a_text_that_is_too_long_is_refused_in_any_encoding():
+    refused_by(HeadroomError, "3,000,000 bytes", lambda: guess_decoded(b"\xff" * (3 * MAX_BYTES), "own.txt"))
 
 
 def test_half_a_character_is_refused():

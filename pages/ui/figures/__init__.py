@@ -4,7 +4,7 @@
 `empty`: what a screen shows while nothing of it is measured
 `drawing`: pictures and tables on screen
 `sheet`: what a screen shows and hands to its downloads
-`token_text`: a component that sets a text, each token tinted, with a readout next to it
+`token_text`: a component for tokens: a text, each token tinted, with a readout; and how two models write on
 `text_picture`: a text with its tints as a picture, for files
 `head_sets`: sets of heads ablated together, as a chart and a sentence
 `transfer`: what pruning by another task's order costs, as rows, a map, and a sentence

@@ -57,9 +57,14 @@ class Section:
         return "section_" + "_".join(self.title.lower().split())
 
     @property
+    def measured(self) -> Measurement[Any]:
+        """What is measured."""
+        return self.of or self.request.whole(self.target)
+
+    @property
     def work(self) -> Work[Any]:
         """The work that measures it."""
-        return Work(self.title, self.title, self.of or self.request.whole(self.target), is_uneven=True)
+        return Work(self.title, self.title, self.measured, is_uneven=True)
 
 
 def show(file: str, sections: Sequence[Section], about: str) -> None:
@@ -67,7 +72,7 @@ def show(file: str, sections: Sequence[Section], about: str) -> None:
     `about`: the model and what is measured, for its downloads."""
     since_s, sheet = time.monotonic(), Sheet()
     opened = [section for section in sections if draw_section(file, section, sheet, since_s)]
-    measured = {section.title: section.work.of for section in opened}
+    measured = {section.title: section.measured for section in opened}
     footer.closing(Origin(screen_in(file).title, [section.request for section in opened], measured, about), sheet)
 
 

@@ -18,7 +18,7 @@ from pages.ui.page.runtime import session
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.widget_writes import hold, write
 from pages.ui.page.work import Work
-from pages.ui.text.reading import ReadSoFar, TextState
+from pages.ui.text.reading import ReadSoFar, TextRun, TextState
 
 HEADS = "text_head"  # query parameter
 N_LISTED = 8
@@ -53,17 +53,25 @@ def names_of(heads: Sequence[Head]) -> list[str]:
     return [f"L{layer}H{head}" for layer, head in heads]
 
 
-def look_work(x: TextState, heads: Sequence[Head], read: ReadSoFar, is_shown: bool) -> Work[Looks] | None:
-    """Returns the work that measures where these heads look, once the losses are known; started if this is short, or
-    attention `is_shown`. None without heads, and for a chat or a single token."""
+def looks_of(x: TextState, heads: Sequence[Head], read: ReadSoFar) -> Measurement[Looks] | None:
+    """Returns where these heads of the full model look. None without heads, and for a chat or a single token."""
     if not heads or x.is_chat or read.full is None or read.full.n_total < 2:
         return None
-    work = Work("text looks", "Attention", _looks(x.whole.target, x.text, heads), 1, while_seen=True)
-    if is_shown:
-        work.value()
-    elif len(read.full) == read.full.n_total and work.of.stored(session()) is None:
-        work.start_ahead(by_size=True)
-    return work
+    return _looks(x.whole.target, x.text, heads)
+
+
+def known_looks(run: TextRun, wanted: Measurement[Looks], read: ReadSoFar, is_shown: bool) -> Looks | None:
+    """Returns where the heads look, if that is stored or known soon. It is measured if attention `is_shown`, and else
+    once the losses are known, if it is short."""
+    found = wanted.stored(session())
+    if found is None:
+        work = Work("text looks", "Attention", wanted, 1, while_seen=True)
+        if is_shown:
+            found = work.value()
+        elif read.full is not None and len(read.full) == read.full.n_total:
+            work.start_ahead(by_size=True)
+        run.waiting[work.slot] = work
+    return found
 
 
 def _looks(target: Target, text: str, heads: Sequence[Head]) -> Measurement[Looks]:

@@ -50,7 +50,7 @@ class TextView:
     shade: str
     part: int
     n_parts: int
-    asked: tuple[object, object]
+    asked: tuple[str, str]
 
     @property
     def read(self) -> ReadSoFar:
@@ -110,6 +110,6 @@ def choose_part(n_total: int) -> tuple[int, int]:
     return part, n_parts
 
 
-def asked() -> tuple[object, object]:
-    """Returns the locked token and the typed heads."""
-    return st.session_state.get(TOKEN) or "", st.session_state.get(HEADS) or ""
+def asked() -> tuple[str, str]:
+    """Returns the locked token, by its number in the text, and the typed heads; "" for none."""
+    return str(st.session_state.get(TOKEN) or ""), str(st.session_state.get(HEADS) or "")
