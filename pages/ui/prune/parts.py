@@ -1,5 +1,6 @@
 """The parts of the Prune screen that follow its slider, at rest, and the measurements still missing."""
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -10,6 +11,8 @@ from engine.accuracy.evaluation import accuracy
 from engine.models.masks import Mask
 from engine.questions.tasks import OWN_SUFFIXES
 from engine.views.estimates import describe_preview
+from engine.views.pictures import Picture
+from engine.views.view import Part
 from pages.ui.controls.coloring import choose_coloring
 from pages.ui.controls.first_views import first_tasks
 from pages.ui.controls.heads import open_heads
@@ -150,8 +153,8 @@ def draw_map_of(state: PruneState, mask: Mask | None) -> None:
     frame = tables.component_frame(x.shape, coloring, mask or x.pruning.typed.alone)
     for of, title in enumerate(("Heads", "FFNs")):  # made when they are asked for
         part = partial(tables.component_part, frame, coloring, state.ringed, of)
-        state.sheet.pictures[title] = lambda part=part: part().picture() or {}
-        state.sheet.tables[title] = lambda part=part: to_csv(part().frame())
+        state.sheet.pictures[title] = partial(_picture_of, part)
+        state.sheet.tables[title] = partial(_file_of, part)
     head_map.click_on(x.shape, x.by_levels(state.known))
     words = UNRANKED if mask is None else tables.components_in_words(x.shape, frame, mask, coloring.titles)
     outlined = OUTLINED if state.ringed else ""
@@ -159,9 +162,19 @@ def draw_map_of(state: PruneState, mask: Mask | None) -> None:
     head_map.draw_map(frame, coloring, f"{words} {outlined}".strip(), state.ringed)
     choose_coloring(st.container())
     st.caption(f"{outlined}{CLICK}")
-    kept = np.ravel(x.pruning.typed.alone.heads)
+    kept = np.array(x.pruning.typed.alone.heads).ravel()
     if x.pruning.typed.text():  # those that were clicked or typed
         open_heads([name for name, stays in zip(x.shape.head_names, kept, strict=True) if not stays])
+
+
+def _picture_of(part: Callable[[], Part]) -> Picture:
+    found = part().picture()
+    assert found is not None
+    return found
+
+
+def _file_of(part: Callable[[], Part]) -> bytes:
+    return to_csv(part().frame())
 
 
 def draw_coloring(state: PruneState) -> None:

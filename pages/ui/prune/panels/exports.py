@@ -46,7 +46,7 @@ def draw_export(state: PruneState) -> None:
     usual = f"~/pruned-{re.sub(r'[^A-Za-z0-9.]+', '-', Path(x.target.spec.model).name).strip('-') or 'model'}"
     if st.session_state.get(PROPOSED, ("",))[0] != usual:  # once a model, which is then exported there
         st.session_state[PROPOSED] = usual, free_name(usual)
-    default = st.session_state[PROPOSED][1]
+    default = str(st.session_state[PROPOSED][1])
     folder = folder_at.text_input("New folder", default, key="prune_export_folder", help=FOLDER_HELP)
     st.markdown(f"{mask_in_words(x.shape, mask)}.")
     request = _request(x, mask, form, folder)
