@@ -83,9 +83,9 @@ def test_a_file_is_named_by_its_path_or_uploaded_beside_it(open_app, tmp_path):
     assert kept.parent.parent == runtime.store().directory / FOLDER and figure(at) == by_path
     files = {label_of(str(kept)), f"boxes.jsonl in {tmp_path}"}
     assert files <= set(at.selectbox(key="task").options)
-    at.wanted_page_hash = page_hash("induction")
+    at.wanted_page_hash = page_hash("text")
     at.run()
-    assert files <= set(at.selectbox(key="induction_task").options), "known on the other screens too"
+    assert files <= set(at.selectbox(key="task").options), "known on the other screens too"
 
 
 @pytest.mark.slow("measures pasted questions")
