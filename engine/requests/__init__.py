@@ -5,6 +5,7 @@ as a program
 `base`: what all requests have in common, and the fields that several share
 `running`: how a request is run from Python, and what it gives
 `output`: what results are written as
+`ablation`: `AblateHeads`
 `accuracy`: `Evaluate`, `CheckPublished`
 `scores`: `ScoreImportance`, `ScoreInduction`, `ScoreLayers`, `CompareCriteria`
 `texts`: `MeasureLosses`, `AttributeHeads`, `ContinuePrompt`, `MeasureAttention`, `MeasureLens`
@@ -20,6 +21,7 @@ as a program
 `doctor`: `Diagnose`
 """
 
+from engine.requests.ablation import AblateHeads
 from engine.requests.accuracy import CheckPublished, Evaluate
 from engine.requests.base import Request
 from engine.requests.corpus import ReadCorpus
@@ -39,7 +41,7 @@ from engine.requests.training import MeasureTrajectory, TrainModel
 from engine.requests.vectors import SwitchTaskOn
 
 REQUESTS: tuple[type[Request], ...] = (
-    Evaluate, ScoreImportance, ScoreInduction, ScoreLayers, CheckPublished, MeasureLosses, AttributeHeads,
+    Evaluate, ScoreImportance, ScoreInduction, ScoreLayers, AblateHeads, CheckPublished, MeasureLosses, AttributeHeads,
     ContinuePrompt, MeasureAttention, MeasureLens, IdealizeHeads, MeasurePerplexity, ReportHead, Correlate, Sweep,
     ExportModel, MeasureSpeed, CompareCriteria,
     CompareMechanisms, SwitchTaskOn, PatchPrompts, ReadCorpus, TrainModel, MeasureTrajectory, ManageStore, ListTasks,

@@ -8,6 +8,7 @@ from typing import Any
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS, Paired, paired
+from engine.studies.ablations import Ablations
 from engine.studies.removal import N_DRAWS, HeadSet, Removal
 from engine.views import kit
 from engine.views.view import Column, Part, View, interval
@@ -192,3 +193,55 @@ def published_view(rows: Sequence[Mapping[str, Any]], name: str) -> View:
                "difference": Column("Difference", "+.2f"), "allowed": Column("Allowed", ".2f"), "unit": Column("Unit"),
                "verdict": Column("Verdict"), "n": Column("Questions", ",")}  # fmt: skip
     return View(finding, [Part("Measured and published values", rows, columns)])
+
+
+TITLE = "Alone and together"
+
+
+def ablation_view(found: Ablations, task: str, score: str) -> View:
+    """What the costliest heads cost alone, and the induction heads alone and together. `task`: with its shots; `score`:
+    by which the costliest were chosen, "" if that is the accuracy lost without each."""
+    names, induction = found.shape.head_names, set(found.induction_heads)
+    costliest = [head for head in found.costliest if head not in induction]
+    rows = [
+        without_row(f"{names[head]}{', induction head' if head in induction else ''}", change, head in found.clear)
+        for head in [*costliest, *found.induction_heads]
+        for change in [found.alone[head]]
+    ]
+    removed = found.together.removed
+    if len(induction) > 1 and removed is not None:
+        rows += together_rows(found.together, "induction heads", removed.is_loss)
+    notes = [f"The costliest heads were chosen by {score}: others may cost more."] if score else []
+    title = f"{TITLE}, on {counted(found.n, 'train question')}"
+    return View(f"On {plain(task)}, {_finding(found)}.", [without_part(title, rows)], notes)
+
+
+def points(change: Paired) -> str:
+    """Points of accuracy lost, such as "52 points"."""
+    size = number(-100 * change.difference, 0)
+    return f"{size} point{'' if size == '1' else 's'}"
+
+
+def _finding(found: Ablations) -> str:
+    names, heads, removed = found.shape.head_names, found.induction_heads, found.together.removed
+    costly = found.costly
+    if not costly:
+        first = "**no head matters alone**"
+    elif len(costly) == 1:
+        first = f"**{names[costly[0]]} alone matters: {points(found.alone[costly[0]])}**"
+    else:
+        first = f"**{names[costly[0]]} matters most: {points(found.alone[costly[0]])} alone**"
+    if not heads or removed is None:
+        return f"{first}; no head is an induction head"
+    if len(heads) == 1:
+        cost = points(found.alone[heads[0]]) if heads[0] in costly else "nothing clear"
+        return f"{first}; the one induction head, {names[heads[0]]}, costs {cost}"
+    if not removed.is_loss:
+        return f"{first}; the {len(heads)} induction heads cost nothing clear, not even together"
+    alone = [names[head] for head in costly if head in heads]
+    more = f"{', '.join(alone)} also alone" if alone else "but none of them alone"
+    at_random = number(-found.together.at_random[0], 0)
+    return (
+        f"{first}; **the {len(heads)} induction heads cost {points(removed.change)} together**, {more} ({len(heads)} "
+        f"random heads: {at_random})"
+    )

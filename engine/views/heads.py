@@ -5,9 +5,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from engine.heads.attention import Head
+from engine.heads.in_text import LEAST, HeadInText, most_raised
+from engine.heads.induction import INDUCTION_FROM, InductionScores
+from engine.questions.requests import TaskSpec
+from engine.statistics import Paired
+from engine.studies.surveys import in_words
 from engine.views import kit
+from engine.views.accuracy import points, without_part, without_row
 from engine.views.view import Column, Part, View, interval
-from engine.views.words import counted, listed, not_measured, percent, plain, with_interval
+from engine.views.words import counted, listed, not_measured, number, percent, plain, with_interval
 
 WITHOUT = {
     "task": Column("Task"),
@@ -83,3 +92,123 @@ def _read(found: Mapping[str, Any]) -> str:
     if "task" in found:
         return f"{plain(found['task'])} ({counted(found['n'], 'question')})"
     return f"{counted(found['n'], 'text')} ({found['n_scored']:,} of {found['n_tokens']:,} tokens scored)"
+
+
+FIRST, PREVIOUS, COPY, FOLLOWED = (
+    "the first token",
+    "the token before",
+    "an earlier copy",
+    "what followed an earlier copy",
+)
+NOTICED = 0.1  # share of the attention from which its place is named
+N_RAISED = 3
+CELLS = {"from": Column("From"), "to": Column("looks at"), "attention": Column("Attention", ".3f")}
+
+
+def describe_head(
+    name: str, head: Head, found: InductionScores | None, task: TaskSpec, costs: Mapping[TaskSpec, Paired],
+    clear: Mapping[TaskSpec, bool],
+) -> str:  # fmt: skip
+    """What the head is, and what it costs alone, in one sentence of what is known: its induction scores, and its
+    `costs` on tasks, the study's `task` among them, with whether each is `clear`."""
+    parts = [] if found is None else [_kind(head, found)]
+    if task in costs:
+        is_loss = clear[task] and costs[task].difference < 0
+        what = f"costs {points(costs[task])}" if is_loss else "costs nothing clear"
+        parts.append(f"alone it {what} on {plain(in_words(task))}")
+    elsewhere = [
+        f"{points(change)} on {plain(other.name)}"
+        for other, change in costs.items()
+        if other != task and clear[other] and change.difference < 0
+    ]
+    parts += [f"also {listed(elsewhere)}"] if elsewhere else []
+    return f"**{name}** {'; '.join(parts)}." if parts else f"**{name}**"
+
+
+def _kind(head: Head, found: InductionScores) -> str:
+    mean, n = found.mean, found.mean["copying"].size
+
+    def score(of: str) -> str:
+        value = mean[of][head]
+        return f"{number(float(value))}, rank {1 + int((mean[of] > value).sum())} of {n:,}"
+
+    copying = f"copying {percent(float(found.copying_share[head]), 0)}, by chance {percent(found.chance, 0)}"
+    if mean["prefix_matching"][head] >= INDUCTION_FROM:
+        says = "does not copy"
+        if found.is_induction_head[head]:
+            says = "copies hardly more than chance" if found.copies_hardly[head] else "copies"
+        kind = "is an induction head and" if found.is_induction_head[head] else "matches prefixes but"
+        return f"{kind} {says} (prefix matching {score('prefix_matching')}; {copying})"
+    for of, noun in (("previous_token", "previous-token"), ("duplicate_token", "duplicate-token")):
+        if mean[of][head] >= INDUCTION_FROM:
+            return f"is a {noun} head ({score(of)})"
+    return f"is not an induction head (prefix matching {score('prefix_matching')})"
+
+
+def costs_part(costs: Mapping[TaskSpec, Paired], clear: Mapping[TaskSpec, bool]) -> Part:
+    """What the head costs alone on each task."""
+    rows = [without_row(in_words(task), change, clear[task]) for task, change in costs.items()]
+    n = max((change.n for change in costs.values()), default=0)
+    part = without_part(f"Lost without it, {counted(n, 'train question')} a task", rows)
+    columns = {**part.columns, "row": Column(""), "lost": Column("Points lost", "+.1f")}
+    return Part(part.title, rows, columns, part.draw)
+
+
+def looks_part(seen: HeadInText, title: str) -> tuple[str, Part]:
+    """Where the head looks in a text, in a sentence, and its pattern with that place in orange."""
+    shares = _shares(seen)
+    place, (share, offsets) = max(shares.items(), key=lambda each: each[1][0])
+    rests = percent(seen.rests, 0)
+    if share < NOTICED and seen.rests >= NOTICED:
+        said = f"It looks at **{FIRST}**: {rests} of its attention, and at no place that repeats."
+    elif share < NOTICED:
+        said = "It looks at **no place that repeats**."
+    elif place == PREVIOUS:
+        said = f"It looks at **{PREVIOUS}**: {percent(share, 0)} of its attention; {rests} go to {FIRST}."
+    elif seen.rests > share:
+        said = (
+            f"It looks at **{FIRST}**: {rests} of its attention; {percent(share, 0)} of that of repeated tokens go to "
+        )
+        said += f"{place}."
+    else:
+        said = f"From a repeated token it looks at **{place}**: {percent(share, 0)} of its attention; {rests} of all "
+        said += f"attention go to {FIRST}."
+    marked = offsets if share >= NOTICED else ()
+    rows, pieces = [], seen.pieces
+    for to, source in zip(*np.nonzero(seen.pattern >= LEAST), strict=True):
+        each = {"destination": int(to), "source": int(source), "attention": float(seen.pattern[to, source])}
+        is_marked = int(to - source) in marked and source > 0
+        rows.append(each | {"from": pieces[to], "to": pieces[source], "marked": is_marked})
+    draw = partial(kit.pattern, n=len(seen.token_ids))
+    return said, Part(f"Where it looks in “{title}”", rows, CELLS, draw, "Orange: there." * bool(marked))
+
+
+def raises_in_words(seen: HeadInText) -> str:
+    """The tokens that it raises most in a text, and after what; "" if it raises none."""
+    words = [
+        f"“{plain(seen.strings[int(seen.raised_ids[at, 0])].strip())}” after “{plain(seen.pieces[at].strip())}” "
+        f"({number(float(seen.raised_nats[at, 0]), 1, sign=True)} nats)"
+        for at in most_raised(seen, N_RAISED)
+    ]
+    return f"It raises most: {', '.join(words)}." if words else ""
+
+
+def _shares(seen: HeadInText) -> dict[str, tuple[float, Sequence[int]]]:
+    """By place: the share of the attention that goes there, of repeated tokens unless it is the token before, and how
+    many tokens back that is."""
+    found: dict[str, tuple[float, Sequence[int]]] = {PREVIOUS: (float(seen.to_previous[1:].mean()), (1,))}
+    later, earlier = np.nonzero(np.tril(seen.token_ids[:, None] == seen.token_ids, -1))
+    if len(later):
+        distance = int(np.bincount(later - earlier).argmax())  # of the usual copy
+        later = later[later - earlier == distance]
+        for place, step in ((COPY, 0), (FOLLOWED, 1)):
+            found[place] = float(seen.pattern[later, later - distance + step].mean()), (distance - step,)
+    return found
+
+
+def all_scores_part(names: Sequence[str], columns: Mapping[str, tuple[Column, Any]]) -> Part:
+    """All scores of heads that are known, as a table."""
+    rows = [{"name": name, **{key: float(values.flat[at]) for key, (_, values) in columns.items()}}
+            for at, name in enumerate(names)]  # fmt: skip
+    shown = {"name": Column("Head")} | {key: column for key, (column, _) in columns.items()}
+    return Part("All scores", rows, shown, ranked_by=next(iter(columns), ""))

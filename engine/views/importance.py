@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from engine.importance.criteria import part_of
 from engine.importance.importance import ORACLES, Scores
+from engine.models.masks import Mask
 from engine.views import kit
 from engine.views.view import Column, Part, View
 from engine.views.words import NOUNS, counted, listed, number, with_interval
@@ -102,3 +103,66 @@ def mean_scores_part(scores: Scores) -> Part:
 def _column(what: str) -> Column:
     """The column of a score by its name."""
     return Column("Accuracy lost without it", "+.1%") if what in ORACLES else Column(f"{what}, no unit", ".3g")
+
+
+@dataclass(frozen=True)
+class MapMarks:
+    """What a map shows besides the scores: the `chosen` head, pruned components (`mask`), `outlined` heads and those
+    with a dot (bool arrays, or None)."""
+
+    chosen: str
+    mask: Mask
+    outlined: np.ndarray | None = None
+    dots: np.ndarray | None = None
+
+
+def map_part(
+    title: str,
+    columns: tuple[Column, Column],
+    scores: tuple[Scores | None, Scores | None],
+    marks: MapMarks,
+    selects: str,
+    width: float = 1.0,
+) -> Part:
+    """The map of scores of heads, and of FFNs if they are known: each shaded by its own largest score. `columns`: of a
+    score of heads and of FFNs. Accuracies lost are in points, and the clear ones have their number."""
+    rows = list[dict[str, Any]]()
+    for each, kept, column in zip(scores, (marks.mask.heads, marks.mask.ffns), columns, strict=True):
+        if each is not None:
+            rows += _rows(each, np.array(kept), column, marks)
+    rows.sort(key=lambda row: (row["layer"], row["head"] is None))
+    first = scores[0]
+    draw = partial(
+        kit.head_map,
+        value="score",
+        signed=first is not None and first.what in ORACLES,
+        crosses="pruned",
+        outlined="outlined",
+        shade="shade",
+        words="written",
+        dots="dot" if marks.dots is not None else "",
+        selects=selects,
+    )
+    return Part(title, rows, {"name": Column("Name"), "text": Column("Score")}, draw, ranked_by="score", width=width)
+
+
+def _rows(of: Scores, kept: np.ndarray, column: Column, marks: MapMarks) -> list[dict[str, Any]]:
+    clear, rows = of.is_clear, list[dict[str, Any]]()
+    values = 100 * of.scores if of.what in ORACLES else of.scores  # in points
+    top = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+    arrays: Mapping[str, np.ndarray | None] = {"score": values, "gold_log_likelihood_drop_nats": of.tie_break}
+    for at, row in zip(np.ndindex(values.shape), component_rows(arrays), strict=True):
+        number, is_head, is_clear = column.text(float(values[at])), len(at) == 2, clear is None or bool(clear[at])
+        rows.append(
+            {"head": None} | row | {
+                "text": f"{column.title}: {number}" + ("" if is_clear else " (no clear loss)"),
+                "written": number if is_clear else "",
+                "shade": np.sign(values[at]) * np.sqrt(abs(values[at]) / top),  # most score far below the best few
+                "is_clear": is_clear,
+                "pruned": not kept[at],
+                "outlined": is_head and marks.outlined is not None and bool(marks.outlined[at]),
+                "dot": is_head and marks.dots is not None and bool(marks.dots[at]),
+                "selected": row["name"] == marks.chosen,
+            }
+        )  # fmt: skip
+    return rows

@@ -1,0 +1,131 @@
+"""The map, the card and the rankings of heads, as they are presented."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata, spearmanr
+
+from engine.heads.in_text import HeadInText
+from engine.heads.induction import InductionScores, retained
+from engine.importance.importance import Scores
+from engine.importance.rankings import order, top_overlap
+from engine.models.masks import parse_mask
+from engine.questions.requests import TaskSpec
+from engine.shapes import ModelShape
+from engine.statistics import paired
+from engine.views.correlation import Rankings, pair_in_words, rankings_in_words, rankings_part, ranks_part
+from engine.views.heads import COPY, FOLLOWED, PREVIOUS, describe_head, looks_part
+from engine.views.importance import MapMarks, map_part
+from engine.views.induction import LEVELS, RANDOM, capacity_view
+from engine.views.view import Column, plain_text
+
+SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 256)
+LOST = Column("Points lost alone", ".0f")
+RNG = np.random.default_rng(0)
+SCORES = {name: RNG.random((6, 8)) for name in ("a", "b", "c")}
+
+
+def test_a_map_has_the_ffns_as_a_column_and_numbers_where_a_loss_is_clear():
+    flips = np.zeros((2, 2, 4), int)
+    flips[1, 0, 2] = 30  # of 40 questions
+    heads = Scores("heads-oracle", 40, flips[1] / 40, np.zeros((2, 4)), flips=flips)
+    ffns = Scores("ffns", 40, np.array([0.0, 0.025]), np.zeros(2), flips=np.array([[0, 0], [0, 1]]))
+    marks = MapMarks("L0H2", parse_mask("L1H3 F1", SHAPE), np.eye(2, 4, dtype=bool))
+    part = map_part("Cost", (LOST, LOST), (heads, ffns), marks, "head")
+    assert [row["name"] for row in part.rows] == [*(f"L0H{at}" for at in range(4)), "F0",
+                                                  *(f"L1H{at}" for at in range(4)), "F1"]  # fmt: skip
+    by_name = {row["name"]: row for row in part.rows}
+    assert by_name["L0H2"]["score"] == 75 and by_name["L0H2"]["written"] == "75" and by_name["L0H2"]["selected"]
+    assert not any(row["written"] for row in part.rows if row["name"] != "L0H2")
+    assert {name for name, row in by_name.items() if row["pruned"]} == {"L1H3", "F1"}
+    assert {name for name, row in by_name.items() if row["outlined"]} == {"L0H0", "L1H1"}
+    assert by_name["L0H2"]["shade"] == by_name["F1"]["shade"] == 1, "each by its own largest score"
+    drawn = part.picture()
+    columns = [row["column"] for row in drawn.datasets["rows"]]
+    assert columns == [*"0123", "FFN"] * 2 and drawn.template["layer"][0]["params"][0]["name"] == "head"
+
+
+def seen(pattern, tokens):
+    n = len(tokens)
+    zeros = np.zeros(n)
+    return HeadInText(
+        text="a" * n, token_ids=np.array(tokens), ends=np.arange(1, n + 1), pattern=pattern, to_first=pattern[:, 0],
+        to_previous=np.r_[0, pattern.diagonal(-1)], raised_next=zeros, raised_ids=np.zeros((n, 1), int),
+        raised_nats=np.zeros((n, 1)), strings={0: "x"},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("place, back", [(PREVIOUS, 1), (COPY, 4), (FOLLOWED, 3)])
+def test_the_card_says_where_a_head_looks(place, back):
+    tokens = [9, 1, 2, 3, 4, 1, 2, 3, 4]
+    pattern = np.zeros((9, 9))
+    pattern[:, 0] = 0.2
+    later = np.arange(1 if place == PREVIOUS else 5, 9)
+    pattern[later, later - back] = 0.7
+    words, part = looks_part(seen(pattern, tokens), "a text")
+    assert place in words and "70%" in words or place == PREVIOUS
+    assert {row["destination"] - row["source"] for row in part.rows if row["marked"]} == {back}
+    nothing, part = looks_part(seen(np.eye(9) * 0.3, tokens), "a text")
+    assert "no place that repeats" in nothing and not any(row["marked"] for row in part.rows)
+
+
+def test_the_card_says_only_what_is_known():
+    task, other = TaskSpec("demo_x", 5), TaskSpec("demo_y", 5)
+    right = np.ones(64, bool)
+    lost, none = paired(right, np.arange(64) >= 16), paired(right, right)
+    assert describe_head("L1H1", (1, 1), None, task, {}, {}) == "**L1H1**"
+    said = describe_head("L1H1", (1, 1), None, task, {task: none, other: lost}, {task: False, other: True})
+    assert plain_text(said) == "L1H1 alone it costs nothing clear on demo_x, 5 shots; also 25 points on demo_y."
+    mean = {name: np.zeros((2, 4)) for name in ("prefix_matching", "copying", "previous_token", "duplicate_token")}
+    mean["prefix_matching"][1, 1], mean["copying"][1, 1] = 0.9, 3.0
+    found = InductionScores(mean, {name: np.zeros((2, 4)) for name in mean}, {"copying": 10, "prefix_matching": 10})
+    assert "L1H1 is an induction head and copies (prefix matching 0.90, rank 1 of 8" in plain_text(
+        describe_head("L1H1", (1, 1), found, task, {}, {})
+    )
+    assert "L0H0 is not an induction head" in plain_text(describe_head("L0H0", (0, 0), found, task, {}, {}))
+
+
+def test_rankings_agree_as_scipy_says():
+    of = Rankings(SCORES, {})
+    for a, b in (("a", "b"), ("c", "a")):
+        assert of.value(a, b, "srcc") == pytest.approx(spearmanr(SCORES[a].ravel(), SCORES[b].ravel()).statistic)
+        layers = zip(SCORES[a], SCORES[b], strict=True)
+        assert of.value(a, b, "within") == pytest.approx(np.mean([spearmanr(*each).statistic for each in layers]))
+        assert of.value(a, b, "overlap") == top_overlap(SCORES[a], SCORES[b])
+    assert math.isnan(of.value("a", "missing", "srcc")) and math.isnan(of.value("a", "a", "srcc"))
+    tied = Rankings({"a": np.zeros((6, 8)), "b": SCORES["b"]}, {})
+    assert math.isnan(tied.value("a", "b", "overlap")) and "undefined" in pair_in_words(tied, "a", "b", "head")
+    rows = {(row["a"], row["b"]): row for row in rankings_part(of, ["a", "b", "z"], "srcc", ("a", "b"), "pair").rows}
+    assert rows["a", "b"]["value"] == of.value("a", "b", "srcc") and rows["a", "b"]["selected"]
+    assert rows["a", "z"]["value"] is None and rows["a", "a"]["value"] is None, "not measured: empty"
+    ranks = ranks_part(of, "a", "c", "head").rows
+    assert [row["rank_a"] for row in ranks] == rankdata(-SCORES["a"].ravel()).tolist() and ranks[9]["name"] == "L1H1"
+
+
+def test_the_finding_holds_for_what_is_drawn():
+    of = Rankings(SCORES, {("a", "b"): (20.0, True), ("b", "a"): (1.0, False)}, 500)
+    pairs = {(a, b): of.value(a, b, "srcc") for a, b in (("a", "b"), ("a", "c"), ("b", "c"))}
+    least, most = min(pairs, key=pairs.get), max(pairs, key=pairs.get)
+    said = plain_text(rankings_in_words(of, "srcc", "head"))
+    assert f"({least[0]} and {least[1]})" in said and f"({most[0]} and {most[1]}) over 3 pairs" in said
+    assert (
+        "with 50% of heads pruned by another task's order instead of its own, a loses 20 points (by that of b)" in said
+    )
+    assert "a loses 20 points and b loses nothing clear" in pair_in_words(of, "a", "b", "head")
+    layers = np.arange(6)[:, None] + 0.1 * RNG.random((6, 8))
+    others = np.arange(6)[:, None] - 0.1 * (layers - np.arange(6)[:, None])
+    assert "The same layers matter, but other heads in them" in pair_in_words(
+        Rankings({"a": layers, "b": others}, {}), "a", "b", "head"
+    )
+
+
+def test_what_pruning_keeps_is_what_is_retained():
+    mean = {"prefix_matching": RNG.random((6, 8)), "copying": RNG.random((6, 8))}
+    found = InductionScores(mean, {}, {"copying": 10, "prefix_matching": 10})
+    view = capacity_view(found, SCORES, "b")
+    rows = view.parts[0].rows
+    assert [*dict.fromkeys(row["line"] for row in rows)] == ["b", "a", "c", RANDOM]
+    whole = retained(mean["prefix_matching"], order(SCORES["b"]))
+    assert [row["left"] for row in rows if row["line"] == "b"] == [whole[int(48 * level + 1e-9)] for level in LEVELS]
+    assert f"{100 * whole[24]:.0f}% of prefix matching" in view.finding
