@@ -29,6 +29,7 @@ GARBAGE = [
 BOS = {"bos": "n" * 300}  # in the sidebar, for screens that are not in ONE_EACH
 ONE_EACH = {
     "prune": {"limit": "1e400", "shots": "", "axis": "", **BOS},
+    "heads": {"heads_color": IMAGE, "heads_tab": "nan", "heads_shots": "x"},
     "importance": {"importance_what": IMAGE, "importance_tasks": IMAGE, "importance_shots": "nan"},
     "induction": {"induction_score": IMAGE, "induction_shots": ""},
     "head": {"head_tasks": IMAGE, "head_shots": "nan", "head_text": "n" * 300, "head_token": "a\0b"},

@@ -9,9 +9,9 @@ from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.widget_writes import write
 
-PAGE, KEY = "pages/head.py", "head"  # the page, and the query parameter that names the head
+PAGE, KEY = "pages/heads.py", "head"  # the page, and the query parameter that names the head
 MOST = 4  # links side by side
-HELP = "Its own page: its scores, where it looks, what it raises, the losses without it."
+HELP = "On the Heads screen: what it is, where it looks, what it raises, what it costs."
 
 
 def open_heads(names: Sequence[str], at: DeltaGenerator | None = None) -> None:

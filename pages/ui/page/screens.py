@@ -50,6 +50,14 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
     ),
     "Why": (
         Screen(
+            "heads",
+            "Heads",
+            "grid_view",
+            "Which attention heads matter for a task, what they do, and whether other tasks need the same ones.",
+            "click a head in the map: what it is, where it looks, what it costs alone.",
+            has_study=True,
+        ),
+        Screen(
             "importance",
             "Importance",
             "insights",
