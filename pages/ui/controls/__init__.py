@@ -9,7 +9,6 @@
 `own_questions`: a user's own questions: the path of a file, an upload, or pasted rows
 `many_tasks`: controls and work of the screens about many tasks
 `first_views`: the tasks and shot counts that these screens open with
-`carried`: the mask, shared between screens
 `drag_slider`: a slider that reports while it moves
 `heads`: links from a head's name to its page
 `coloring`: the switch that colors a map of heads and FFNs

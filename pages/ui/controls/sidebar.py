@@ -27,10 +27,9 @@ from engine.models.session import Target, target_of
 from engine.placement.placement import offered_config
 from engine.progress import in_time
 from engine.training.folders import Run, opened
-from pages.ui.controls.carried import restore_all
 from pages.ui.controls.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.controls.selection import compared, draw_against
-from pages.ui.controls.study import BOS, Setup, chosen
+from pages.ui.controls.study import BOS, Setup, chosen, restore
 from pages.ui.page.address import current_value
 from pages.ui.page.job_words import share_done
 from pages.ui.page.marks import mark
@@ -150,7 +149,7 @@ def _restore_if_other_kind() -> None:
     """Prunes nothing once the user leaves the demo model for another, or returns to it: the first figure is that of
     the full model."""
     if chosen().spec.is_demo != st.session_state.get(WAS_DEMO):
-        restore_all()
+        restore()
 
 
 @st.cache_resource(show_spinner=False)

@@ -37,9 +37,7 @@ _COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=PAGE_SCRIPT + JS
 BUTTON = "views button"  # in the session: the number of the button that saves one
 FAULT, SAVED = "views fault", "views saved"  # in the session: what the next run says
 HEARD = "views heard"  # in the session: the name that was saved last
-PRUNED_BY = "pruned by"  # in the session: the screen that last set the shared mask
 VIEW_NAME = "view name"  # in the session: the screen drawn last, and the name proposed for a view of it
-WITHOUT_MASK = "view_without_mask"
 UNNAMED = "1"  # the value of the parameter for a slide that is not a saved view
 VIEWS_HELP = "Saves a screen with all its controls under a name, to return to or to present."
 
@@ -107,9 +105,6 @@ def _draw_views(title: str) -> None:
             screen, named = st.session_state.get(VIEW_NAME, ("", ""))
             name = views.free_name(named if screen == title else title, str(st.session_state.get("model") or ""), known)
             name_at.text_input("Name of this view", key="view_name", max_chars=views.MAX_NAME, placeholder=name)
-            if mask := _mask_of_another_screen():
-                st.caption(f"Saved with {plain(mask if len(mask) <= 40 else mask[:40] + '…')} pruned.")
-                st.checkbox("Leave the pruning out", key=WITHOUT_MASK, help="Another screen pruned it.")
             number = st.session_state.setdefault(BUTTON, 0)
             action: dict[str, Any] = {"on_click": _add, "args": (number, name)}
             save_at.form_submit_button("Save", key=f"save view {number}", help="Enter does the same.", **action)
@@ -130,17 +125,9 @@ def _draw_view(number: int, view: SavedView) -> None:
     delete_at.button("×", key=f"delete view {number}", on_click=_delete, **look)
 
 
-def _link_of(url: str | None, with_mask: bool = True) -> str:
+def _link_of(url: str | None) -> str:
     """Returns the link to the page at `url` with its present controls, as saved views have it."""
-    controls = {name: each for name, each in as_written().items() if with_mask or not name.endswith("_mask")}
-    return views.link_of(screen_path(url), controls)
-
-
-def _mask_of_another_screen() -> str:
-    """Returns the mask in the address if another screen set it, or else ""."""
-    masks = {name.removesuffix("_mask"): each[0] for name, each in as_written().items() if name.endswith("_mask")}
-    by = st.session_state.get(PRUNED_BY)
-    return next((mask for screen, mask in masks.items() if by not in (None, screen)), "")
+    return views.link_of(screen_path(url), as_written())
 
 
 def _add(number: int, name: str) -> None:
@@ -157,7 +144,7 @@ def _add(number: int, name: str) -> None:
 
 
 def _link_here() -> str:
-    return _link_of(browser_address(), not st.session_state.get(WITHOUT_MASK))
+    return _link_of(browser_address())
 
 
 def _save(name: str) -> None:

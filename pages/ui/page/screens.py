@@ -34,7 +34,7 @@ class Screen:
     has_study: bool = False  # has the bar of the study
 
 
-# In the order of the story, under the question that each group answers; the first is opened first.
+# In order, by group; the first is opened first.
 STORY: Mapping[str, tuple[Screen, ...]] = {
     "": (
         Screen(
@@ -47,8 +47,6 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             compares=True,
             has_study=True,
         ),
-    ),
-    "Why": (
         Screen(
             "heads",
             "Heads",
@@ -57,30 +55,6 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "click a head in the map: what it is, where it looks, what it costs alone.",
             has_study=True,
         ),
-        Screen(
-            "importance",
-            "Importance",
-            "insights",
-            "Which attention heads and FFNs (feed-forward networks) the model needs, task by task.",
-            "click a head in a map: what removing it alone costs on each task, its page, and Prune without it.",
-        ),
-        Screen(
-            "induction",
-            "Induction",
-            "repeat",
-            "Which heads continue patterns: find an earlier copy (prefix matching), repeat what followed (copying).",
-            "click “Prune the induction heads”, and see which questions the model loses without them.",
-            "press “Restore all”, or click other heads in the map and “Prune these”.",
-        ),
-        Screen(
-            "head",
-            "Head",
-            "pageview",
-            "What one attention head does: where it looks, what it raises, the losses without it.",
-            "choose a head of interest, step with ‹ and ›, or type a name. The line on top describes each.",
-        ),
-    ),
-    "See it": (
         Screen(
             "text",
             "Text",
@@ -91,8 +65,6 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             compares=True,
             has_study=True,
         ),
-    ),
-    "Watch it learn": (
         Screen(
             "training",
             "Training",
@@ -101,14 +73,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "press “Play” and watch the second copy become predictable as heads match prefixes.",
         ),
     ),
-    "Measure it": (
-        Screen(
-            "correlations",
-            "Correlations",
-            "grid_on",
-            "Whether tasks need the same heads: what another task's ranking costs, and how far rankings agree.",
-            "click a cell: its two rankings, head by head. The switch above the cells changes the measure.",
-        ),
+    "Everything else": (
         Screen(
             "bench",
             "Bench",
@@ -118,9 +83,6 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
         ),
     ),
 }
-
-# by the beginning of their controls' keys
-TITLES = {each.file: each.title for screens in STORY.values() for each in screens}
 
 
 def navigation() -> st.Page:
