@@ -70,11 +70,6 @@ def _prompt(template: ChatTemplate, text: str) -> str:
     return template.render([[{"role": "user", "content": text}]])[0]
 
 
-def has_chat_template(identity: Identity) -> bool:
-    """Whether the model has a chat template."""
-    return _found(identity) is not None
-
-
 def chat_template(identity: Identity) -> ChatTemplate:
     """Returns the chat template of a model. HeadroomError: it has none, or one that is too long."""
     found = _found(identity)

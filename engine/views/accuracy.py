@@ -9,7 +9,7 @@ from engine.accuracy.evaluation import Answers, accuracy
 from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS, Paired, paired
 from engine.studies.ablations import Ablations
-from engine.studies.removal import N_DRAWS, HeadSet, Removal
+from engine.studies.removal import N_DRAWS, Removal, without
 from engine.views import kit
 from engine.views.view import Column, Part, View, interval
 from engine.views.words import Effect, counted, number, p_in_words, percent, plain
@@ -161,7 +161,7 @@ def removal_view(found: Removal, shape: ModelShape, task: str) -> View:
     """What a task loses without the induction heads, next to as many random ones, and whether that is a story."""
     if not found.heads or found.removed is None:
         return View("" if found.heads else NO_HEADS)
-    names, line = HeadSet(found.heads).mask(shape).text(), found.removed
+    names, line = without(shape, found.heads).text(), found.removed
     effect = Effect.of_paired(line.change)
     finding = f"Without its {len(found.heads)} induction heads ({names}), {plain(task)} **{effect.in_words()}**, "
     finding += f"{percent(line.full, 0)} → {percent(line.pruned, 0)} right."

@@ -84,11 +84,6 @@ def folded(
         return draw()
 
 
-def settings_popover(where: DeltaGenerator, **look: Any) -> DeltaGenerator:
-    """Draws the popover of the controls that are seldom changed; returns its inside."""
-    return where.popover("Settings", icon=":material/tune:", **look)
-
-
 def settings_menu(where: DeltaGenerator, prefix: str) -> DeltaGenerator:
     """Draws the menu of the controls that are seldom changed; returns its inside. Unlike a popover, it keeps a value
     that the app writes into one of them while it is closed."""

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from pages.ui.controls.study import restore
 from pages.ui.page.presentation import presenting
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.widget_writes import write
@@ -30,9 +29,3 @@ def open_heads_in_text(names: Sequence[str]) -> None:
     for key, value in query.items():
         write(key, value)
     st.switch_page("pages/text.py", query_params=query)
-
-
-def open_prune(mask: str) -> None:
-    """Opens the Prune screen with this mask and levels of 0."""
-    restore(mask)
-    st.switch_page("pages/prune.py", query_params={"mask": mask})

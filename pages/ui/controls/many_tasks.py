@@ -45,13 +45,6 @@ def local_tasks(data_dir: str | None) -> list[str]:
     return suited(found, chosen().spec.is_demo)
 
 
-def reserve_finding(key: str) -> DeltaGenerator:
-    """Draws the place of a screen's finding, which is known after its parts, so that these do not move."""
-    where = st.container(key=key)
-    mark("finding", "reserved", where)  # an empty container has no height
-    return where
-
-
 def choose_tasks(
     prefix: str, where: DeltaGenerator, setup: Setup, n: int = N_FIRST, shots_at: DeltaGenerator | None = None
 ) -> list[TaskSpec]:
@@ -102,15 +95,6 @@ def start_first_view(setup: Setup, tasks: Sequence[TaskSpec], missing: Sequence[
     return starts
 
 
-def demo_view(prefix: str, setup: Setup, n: int = N_FIRST) -> dict[str, Any]:
-    """Returns the controls of what a screen opens with on the demo model; {} if that is the model already."""
-    if setup.spec.is_demo:
-        return {}
-    tasks = first_tasks(local_tasks(setup.data_dir), True, n)
-    counts = [str(count) for count in first_counts(tasks, True)]
-    return {"model": "demo", "precision": "int8", f"{prefix}_tasks": tasks, f"{prefix}_shots": counts}
-
-
 def importance_work(
     setting: StudySettings, target: Target, tasks: Sequence[TaskSpec], what: str, slot: str, title: str
 ) -> Work[Survey]:
@@ -126,17 +110,6 @@ def so_far(work: Work[Survey]) -> Survey:
         begun = {task: each for task, each in {**found.begun, **value.begun}.items() if task not in scores}
         found = Survey(scores, failed, begun)
     return found
-
-
-def partly(found: Survey, tasks: Sequence[TaskSpec]) -> list[str]:
-    """Returns what is missing of the scores that a screen draws, as the beginning of its finding; [] for nothing."""
-    shown = found.preview(tasks)
-    if not shown or len(found.scores) == len(tasks):
-        return []
-    n = min(scores.n for scores in shown.values())
-    questions = f"{n} of {RANKING_QUESTIONS} questions" if found.begun else ""
-    counts = f"{len(shown)} of {len(tasks)} tasks" if len(shown) < len(tasks) else ""
-    return [f"So far, with {' and '.join(filter(None, [questions, counts]))}:"]
 
 
 @dataclass(frozen=True)

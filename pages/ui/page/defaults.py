@@ -10,7 +10,6 @@ from engine.importance.rankings_of import Axis
 from engine.views.words import NOUNS as NOUNS
 
 AXES: dict[Axis, str] = {"heads": "Attention heads pruned", "ffns": "FFNs pruned"}
-IN_SHORT: dict[Axis, str] = {"heads": "look back at earlier words", "ffns": "work on one word at a time"}
 AXIS_HELP = {"heads": "A pruned head gives 0 to its layer's output projection.", "ffns": "A pruned FFN adds nothing."}
 # what Prune prunes by level: whole layers too
 LEVELS: dict[Axis, str] = {**AXES, "layers": "Layers dropped"}

@@ -25,19 +25,6 @@ def to_csv(frame: pd.DataFrame) -> bytes:
     return frame.to_csv(index=False).encode()
 
 
-def for_file(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table of scores for a file: `rank` is renamed, as older files count it from the first pruned."""
-    return frame.rename(columns={"rank": "importance_rank"})
-
-
-def better_or_worse(change: float, unit: str, digits: int = 2, less_is_better: bool = True) -> str:
-    """Returns a change without a sign, such as "0.78 nats worse"."""
-    size = number(abs(change), digits)
-    if not float(size):
-        return f"no change in {unit}"
-    return f"{size} {unit} {'worse' if (change > 0) == less_is_better else 'better'}"
-
-
 def whole_percent(share: float) -> str:
     """Returns a share such as "60%"; a dash if undefined."""
     return percent(share, 0)
@@ -80,11 +67,6 @@ def written(frame: pd.DataFrame, **columns: Any) -> Any:
 def probability(p: float) -> str:
     """Such as "4.0%"; "< 0.1%" where it is less."""
     return "< 0.1%" if p < 0.001 else percent(p)
-
-
-def p_value(p: float) -> str:
-    """Returns the p of a table, such as "0.12"; "< 0.01" if it is less."""
-    return "< 0.01" if p < 0.005 else number(p)
 
 
 def mask_in_words(shape: ModelShape, mask: Mask | None) -> str:
