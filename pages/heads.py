@@ -15,7 +15,7 @@ from pages.ui.controls.controls import folded, one_of
 from pages.ui.controls.many_tasks import show_failed
 from pages.ui.controls.sidebar import wait_for_model
 from pages.ui.controls.study import study
-from pages.ui.controls.study_bar import draw_pruned
+from pages.ui.controls.study_bar import draw_level, draw_pruned
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about
 from pages.ui.figures.empty import empty_state
@@ -35,7 +35,8 @@ TABS = {"task": "This task", "across": "Across tasks"}
 SHOWS = "You will see a map of all heads: what each costs, an estimate of it, or what it matches."
 
 asks, since_s = study(), time.monotonic()
-tab_at, color_at, badge_at = st.columns([3, 5, 5], vertical_alignment="center")
+badge_at = draw_level(asks)
+tab_at, color_at = st.columns([3, 10], vertical_alignment="center")
 look: dict[str, Any] = {"label_visibility": "collapsed"}
 if one_of(tab_at, "Part of the screen", TABS, "heads_tab", None, **look) == "across":
     draw_across(asks.setup, partial(wait_for_model, asks.setup, prunes=True), since_s)

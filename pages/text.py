@@ -12,18 +12,16 @@ from engine.requests import MeasureAttention, Request
 from engine.requests.texts import attention_file
 from engine.texts.passages import as_chat
 from engine.texts.tokenloss import have_same_tokens
-from pages.ui.controls.controls import beside_level, one_of
-from pages.ui.controls.drag_slider import Field, draw_slider
+from pages.ui.controls.controls import one_of
 from pages.ui.controls.selection import compared
 from pages.ui.controls.sidebar import wait_for_model
 from pages.ui.controls.study import set_study, study
-from pages.ui.controls.study_bar import draw_pruned
+from pages.ui.controls.study_bar import draw_level, draw_pruned
 from pages.ui.controls.texts import OWN_FILE, PAPER, PAPER_SAYS, choose_text, paste_paper
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, of_model, ranking_part
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.token_text import ATTENTION
-from pages.ui.page.defaults import LEVEL_HELP, LEVELS
 from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
@@ -45,10 +43,7 @@ BEFORE = "text pruned"  # in the session: the pruned model drawn last
 asks, run = study(), TextRun()
 setup = asks.setup
 with st.container(key="text_level"):
-    level_at, pruned_at = st.columns([8, 5], gap="medium", vertical_alignment="center")
-pruned_at = pruned_at.container(key="text_badge")
-level = Field(asks.axis, LEVELS[asks.axis], asks.percent(asks.axis), level_at)
-draw_slider(level, LEVEL_HELP[asks.axis], more=beside_level(asks.typed))
+    pruned_at = draw_level(asks).container(key="text_badge")
 text_at, paper_at, shade_at, head_at = st.columns([9, 5.6, 4.4, 4], gap="small", vertical_alignment="bottom")
 text = choose_text("text", text_at, long=True)
 paste_paper("text_text", paper_at)

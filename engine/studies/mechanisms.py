@@ -33,7 +33,7 @@ from engine.questions.requests import CHUNK, Questions, TaskSpec
 from engine.questions.tasks import task_info
 from engine.shapes import ModelShape
 from engine.statistics import Z_95
-from engine.studies.removal import HeadSet
+from engine.studies.removal import without
 from engine.studies.surveys import StudySettings
 from engine.timing.workload import all_characters
 
@@ -335,7 +335,7 @@ def _right(
 ) -> Generator[Progress[Any], None, dict[str, np.ndarray] | None]:
     """Returns (2, n) by task, or None if answers are missing; the same questions with examples and without. `together`:
     as from `_late_heads`."""
-    mask, answers = HeadSet(removed.heads).mask(target.shape), dict[TaskSpec, Answers]()
+    mask, answers = without(target.shape, removed.heads), dict[TaskSpec, Answers]()
     for spec, each in questions.items():
         wanted = filled_evaluation(target, each, partial(ranked, spec), mask, fill)
         size = 0 if (spec, mask) in together else each.n
@@ -359,7 +359,7 @@ def _late_heads(
 ) -> Generator[Progress[Any], None, set[tuple[TaskSpec, Mask]]]:
     """Measures the full model and the sets whose heads all lie late, for which the layers before are computed once.
     Returns what was measured. A chunk is stored only after all of these sets, so a slow model answers set by set."""
-    masks, together = [HeadSet(each.heads).mask(target.shape) for each in sets], set[tuple[TaskSpec, Mask]]()
+    masks, together = [without(target.shape, each.heads) for each in sets], set[tuple[TaskSpec, Mask]]()
     late = [mask for mask in dict.fromkeys(masks) if first_changed(mask, masks[0]) >= LATE * target.shape.n_layers]
     for spec, each in questions.items():
         wanted = [mask for mask in late if evaluation(target, each, mask).stored(run.session) is None]

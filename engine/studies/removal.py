@@ -26,25 +26,6 @@ N_DRAWS = 5
 
 
 @dataclass(frozen=True)
-class HeadSet:
-    """Heads by flat index, in the order in which they were chosen. `draw` 0: the highest scores; from 1: the number of
-    a random draw. The empty set is the full model."""
-
-    heads: tuple[int, ...] = ()
-    draw: int = 0
-
-    def mask(self, shape: ModelShape) -> Mask:
-        """Returns the mask that prunes them."""
-        kept = np.ones(shape.n_heads_total, bool)
-        kept[list(self.heads)] = False
-        return Mask.from_arrays(kept.reshape(shape.n_layers, shape.n_heads), np.ones(shape.n_layers, bool))
-
-    def names(self, shape: ModelShape) -> str:
-        """Returns their names, such as "L1H0 L1H3"."""
-        return " ".join(shape.head_names[head] for head in sorted(self.heads))
-
-
-@dataclass(frozen=True)
 class AccuracyWithout:
     """Accuracies, 0-1, of the full model and without some heads, on the same questions."""
 
@@ -96,7 +77,9 @@ def induction_heads(scores: InductionScores) -> tuple[int, ...]:
 
 def without(shape: ModelShape, heads: tuple[int, ...]) -> Mask:
     """Returns the mask that prunes these heads."""
-    return HeadSet(heads).mask(shape)
+    kept = np.ones(shape.n_heads_total, bool)
+    kept[list(heads)] = False
+    return Mask.from_arrays(kept.reshape(shape.n_layers, shape.n_heads), np.ones(shape.n_layers, bool))
 
 
 def draw(shape: ModelShape, heads: tuple[int, ...], seed: int) -> Mask:

@@ -12,6 +12,7 @@ from engine.questions.tasks import list_tasks
 from engine.shapes import ModelShape
 from pages.ui.controls.controls import (
     CHAT_HELP,
+    beside_level,
     choose_ranking,
     choose_shots,
     one_listed,
@@ -19,13 +20,13 @@ from pages.ui.controls.controls import (
     settings_menu,
     type_mask,
 )
-from pages.ui.controls.drag_slider import level_field
+from pages.ui.controls.drag_slider import Field, draw_slider, level_field
 from pages.ui.controls.first_views import suited
 from pages.ui.controls.own_questions import draw_own_questions, take_fewer_examples
 from pages.ui.controls.study import STUDY, Setup, Study, apply_settings, restore
 from pages.ui.controls.task_box import task_box
 from pages.ui.page.address import MOST, flag, number_field, put_right
-from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVELS, ORDER
+from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVEL_HELP, LEVELS, ORDER
 from pages.ui.page.runtime import errors_shown
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import mask_counts
@@ -55,8 +56,8 @@ RESTORE_HELP = "Restores all of it: levels at 0, nothing named."
 
 
 def draw_bar(setup: Setup) -> None:
-    """Draws the row of controls, of which `study` returns the values. A screen draws the slider itself, as Prune
-    follows it while it moves."""
+    """Draws the row of controls, of which `study` returns the values. A screen draws the slider below it, by
+    `draw_level` or, as Prune, in a part that follows it while it moves."""
     apply_settings()
     row = st.container(key="study_bar", horizontal=True, vertical_alignment="bottom", gap="small")
     with errors_shown():
@@ -81,6 +82,15 @@ def draw_bar(setup: Setup) -> None:
     task = TaskSpec(name, int(shots), same_examples=bool(same and shots), labels=labels)
     of = {"ranking": ranking, "layers_by": layers_by, "typed": typed, "is_chat": is_chat}
     st.session_state[STUDY] = Study(setup, task, int(limit), axis, **levels, **of)
+
+
+def draw_level(of: Study) -> DeltaGenerator:
+    """Draws the slider below the row of controls; returns the place of the badge next to it."""
+    with st.container(key="study_level"):
+        level_at, badge_at = st.columns([8, 5], gap="medium", vertical_alignment="center")
+    level = Field(of.axis, LEVELS[of.axis], of.percent(of.axis), level_at)
+    draw_slider(level, LEVEL_HELP[of.axis], more=beside_level(of.typed))
+    return badge_at
 
 
 def draw_pruned(where: DeltaGenerator, shape: ModelShape, mask: Mask | None) -> None:
