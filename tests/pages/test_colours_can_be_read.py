@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from engine.heads.induction import InductionScores
 from engine.views import colors, kit
 from engine.views.colors import PLACES, palette
+from engine.views.induction import RANDOM, capacity_view
 from engine.views.texts import SERIES, by_index_part
 from engine.views.view import Part
-from pages.ui.figures import charts, head_sets
-from pages.ui.induction import charts as induction
+from pages.ui.figures import charts
 from pages.ui.prune import charts as prune
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,16 +98,15 @@ def test_a_cross_has_an_edge_and_the_report_its_words():
 NONE = pd.DataFrame(columns=["level", "acc", "low", "high", "n", "pruned"])
 CURVES = Part("Curves", [{"curve": name, "level": 0.5, "acc": 0.5} for name in ("piqa", "mean", "random")])
 INDEXED = by_index_part({name: [np.ones(600)] * 3 for name in SERIES.values()}, True)
-RETAINED = pd.DataFrame({"kind": ["chosen", "random"], "line": "a", "level": 0.5, "left": 0.5})
-SETS = pd.DataFrame({"size": [0, 1], "kind": [head_sets.RANDOM, head_sets.STRONGEST]})
+MATCHING = {"prefix_matching": np.eye(2), "copying": np.eye(2)}
+RETAINED = capacity_view(InductionScores(MATCHING, {}, {}), {"piqa": np.eye(2)}, "piqa").parts[0]
 DRAWN = {
     "Prune": (prune.accuracy_curve(NONE, NONE, 0.9, 0.25, "Heads"), {
         "measured": "pruned", "full model": "full", "chance": "chance", "estimate": "estimate", "now": "now"}),
     "Text": (INDEXED.picture(), {"full model": "full", "pruned model": "pruned"}),
     "Study": (kit.curves(CURVES, "level", "acc", "curve", roles={"pruned": "mean", "random": "random"}), {
         "mean": "pruned", "random": "random"}),
-    "Induction": (induction.retained_chart(RETAINED, "copying"), {"chosen": "pruned", "random": "random"}),
-    "Sets": (head_sets.chart(SETS, "Right", "%"), {head_sets.STRONGEST: "pruned", head_sets.RANDOM: "random"}),
+    "Heads": (RETAINED.picture(), {RANDOM: "random"}),
 }  # fmt: skip
 
 

@@ -10,7 +10,6 @@ OPT, OTHER_OPT = "facebook/opt-125m", "facebook/opt-350m"  # neither needs to be
 def controls():
     import streamlit as st
 
-    from pages.ui.controls.carried import SCREENS
     from pages.ui.controls.controls import one_listed
     from pages.ui.controls.many_tasks import choose_tasks
     from pages.ui.controls.sidebar import draw_sidebar
@@ -27,16 +26,13 @@ def controls():
         st.stop()
     is_demo, here = chosen().spec.is_demo, st.container()
     names = ["demo_cloze", "demo_copy", "demo_outfit"] if is_demo else ["pairs_plural", "pairs_past", "demo_outfit"]
-    choose_tasks("importance", here, chosen())
+    choose_tasks("heads", here, chosen())
     task_box(here, "Task", names, "task")
-    one_listed(here, "Task", names, "induction_task", index=1)
-    for screen in SCREENS:
-        prefix = "" if screen == "prune" else f"{screen}_"
-        for axis in AXES if SCREENS[screen] else ():
-            key = f"{prefix}{axis}"
-            number_field(here, axis, (0, 100), key, value=0)
-        hold(f"{prefix}mask")
-        here.text_input("Mask", key=f"{prefix}mask", bind="query-params")
+    one_listed(here, "Task", names, "bench_evaluate_task", index=1)
+    for axis in AXES:
+        number_field(here, axis, (0, 100), axis, value=0)
+    hold("mask")
+    here.text_input("Mask", key="mask", bind="query-params")
 
 
 @pytest.fixture
@@ -56,7 +52,7 @@ def change_model(at, name):
 
 
 def tasks(at):
-    return at.multiselect[0].value, at.selectbox(key="task").value, at.selectbox(key="induction_task").value
+    return at.multiselect[0].value, at.selectbox(key="task").value, at.selectbox(key="bench_evaluate_task").value
 
 
 def test_first_tasks_follow_the_model_even_while_another_screen_is_open(drawn):
@@ -72,10 +68,10 @@ def test_first_tasks_follow_the_model_even_while_another_screen_is_open(drawn):
 
 
 def test_tasks_that_the_user_or_an_address_chose_stay(drawn):
-    at = drawn(task="demo_copy", induction_task="demo_outfit")
+    at = drawn(task="demo_copy", bench_evaluate_task="demo_outfit")
     at.multiselect[0].set_value(["demo_copy"])
     assert tasks(change_model(ran(at), OPT)) == (["demo_copy"], "demo_copy", "demo_outfit")
-    linked = drawn(model=OPT, importance_tasks="demo_copy", task="demo_cloze")
+    linked = drawn(model=OPT, heads_tasks="demo_copy", task="demo_cloze")
     assert tasks(linked)[:2] == (["demo_copy"], "demo_cloze"), "of another model, in a link"
 
 

@@ -8,9 +8,8 @@ from engine.models.masks import Mask
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.portrait import Portrait
+from engine.views.correlation import Rankings, ranks_part
 from pages.ui.controls.coloring import Coloring
-from pages.ui.correlations.tables import rank_rows
-from pages.ui.importance import tables
 from pages.ui.prune.tables import component_frame
 from tests.pages.conftest import components
 
@@ -25,9 +24,9 @@ def heads_on_prune():
 
 
 def test_every_screen_gives_the_same_ranks():
-    on_head = [Portrait(SHAPE, divmod(at, 2), importance={("heads", TASK): FOUND}).places[0].rank for at in range(4)]
-    on_importance, on_correlations = tables.head_rows({TASK: FOUND}), rank_rows(SCORES, SCORES)
-    assert on_importance["rank"].tolist() == RANKS == on_head == on_correlations["rank_a"].tolist()
+    in_report = [Portrait(SHAPE, divmod(at, 2), importance={("heads", TASK): FOUND}).places[0].rank for at in range(4)]
+    on_heads = ranks_part(Rankings({"a": SCORES, "b": SCORES}, {}), "a", "b", "head").frame()
+    assert on_heads["rank_a"].tolist() == RANKS == in_report
     assert heads_on_prune()["rank"].tolist() == RANKS and SCORES.ravel()[RANKS.index(1)] == SCORES.max()
 
 

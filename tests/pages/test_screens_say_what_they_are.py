@@ -75,7 +75,7 @@ def test_a_path_that_no_address_has_is_one_line(text, capsys):
     assert line.startswith("headroom: server.baseUrlPath is ")
 
 
-@pytest.mark.parametrize("base", ["/head", "/x/text", "/prune", "/a/b"])
+@pytest.mark.parametrize("base", ["/heads", "/x/text", "/prune", "/a/b"])
 def test_a_path_may_end_as_a_screen_is_called(base, monkeypatch):
     """Streamlit's own address of the page then lacks that end, on the first screen."""
     monkeypatch.setattr(st, "get_option", {"server.baseUrlPath": base}.get)

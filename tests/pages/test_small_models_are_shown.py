@@ -11,19 +11,19 @@ from engine.heads.induction import SCORES, InductionScores
 from engine.models.masks import parse_edits
 from engine.shapes import ModelShape
 from engine.views.accuracy import cut_lines
+from engine.views.heads import all_scores_part
+from engine.views.induction import COLUMNS, both_part, induction_view
 from pages.ui.controls import controls
-from pages.ui.induction import charts, tables
 
 
 def test_a_score_that_no_head_has_makes_a_sound_chart():
-    shape = ModelShape(1, 4, 4, 16, 4, 16, 320, 64)
     mean = {name: np.linspace(0, 1, 4)[None] for name in SCORES} | {"qk_trace": np.full((1, 4), np.nan)}
     found = InductionScores(mean, dict.fromkeys(SCORES, np.full((1, 4), np.nan)), dict.fromkeys(SCORES, 1))
-    frame = tables.head_scores(shape, found, ()).assign(pruned=False)
-    for score in SCORES:
-        json.dumps(charts.score_map(frame, score).template, allow_nan=False)  # a browser's JSON knows no NaN
-    assert tables.in_words(frame, "qk_trace") == "4 heads; it is defined for none of them."
-    assert tables.in_words(frame, "prefix_matching").startswith("4 heads; highest: L0H3 1")
+    table = all_scores_part(["L0H0", "L0H1", "L0H2", "L0H3"], {n: (each, mean[n]) for n, each in COLUMNS.items()})
+    view = induction_view(found)
+    for picture in (table.picture(), both_part(found).picture(), *(part.picture() for part in view.parts)):
+        assert picture is None or json.dumps(picture.spec, allow_nan=False)  # a browser's JSON knows no NaN
+    assert table.frame()["qk_trace"].isna().all()
 
 
 def test_questions_that_the_window_cuts_are_counted():

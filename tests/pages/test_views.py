@@ -11,7 +11,6 @@ from cache import Store
 from pages.ui.figures.drawing import TYPE
 from pages.ui.page import presentation, runtime
 from pages.ui.page import saved_views as views
-from pages.ui.page.presentation import PRUNED_BY
 from pages.ui.page.saved_views import SavedView
 from pages.ui.page.tables import plain
 from tests.conftest import HANG_S
@@ -31,7 +30,7 @@ def test_views_are_kept_in_order(tmp_path):
 
 def test_a_link_holds_no_more_than_the_controls():
     assert views.link_of("", {"heads": ["30"], "present": ["1"], "empty": [""]}) == "/?heads=30"
-    assert views.link_of("/head", {"head_tasks": ["a", "b"]}) == "/head?head_tasks=a&head_tasks=b"
+    assert views.link_of("/heads", {"heads_tasks": ["a", "b"]}) == "/heads?heads_tasks=a&heads_tasks=b"
 
 
 def test_a_name_is_never_markup():
@@ -88,7 +87,7 @@ def test_a_view_without_a_typed_name_is_saved_under_the_proposed_one(stage):
     names = [view.name for view in views.saved(runtime.store())]
     assert names == ["Prune", "Prune, gpt2"], "the same page once"
     assert stage.text_input[0].placeholder == "Prune, gpt2 2"
-    stage.session_state[presentation.VIEW_NAME] = "Importance", "Importance: demo_pet"
+    stage.session_state[presentation.VIEW_NAME] = "Heads", "Heads: demo_pet"
     assert stage.run().text_input[0].placeholder == "Prune, gpt2 2", "the screen drawn before"
 
 
@@ -98,22 +97,8 @@ def test_a_proposed_name_is_short_enough_to_save():
     assert views.free_name("Text: " + 80 * "a" + "\n", "/models/gpt2", [SavedView(name, "/")]) == f"{name} 2"
 
 
-@pytest.mark.parametrize(("by", "left_out"), [("prune", True), ("prune", False), ("induction", False)])
-def test_a_view_can_leave_out_what_another_screen_pruned(stage, by, left_out):
-    stage.query_params["induction_mask"] = "L1H1"
-    stage.session_state[PRUNED_BY] = by
-    stage.run()
-    assert [box.label for box in stage.checkbox] == ["Leave the pruning out"] * (by == "prune")
-    assert any("Saved with L1H1 pruned." in each.value for each in stage.caption) == (by == "prune")
-    if left_out:
-        stage.checkbox[0].check()
-    stage.text_input[0].set_value("a")
-    button(stage, "Save").click().run()
-    assert ("induction_mask=L1H1" in views.saved(runtime.store())[0].link) == (not left_out)
-
-
 def test_a_view_is_of_the_screen_that_the_address_names_and_its_saving_is_confirmed(stage, monkeypatch):
-    monkeypatch.setattr(presentation, "browser_address", lambda: "http://127.0.0.1:8501/induction")
+    monkeypatch.setattr(presentation, "browser_address", lambda: "http://127.0.0.1:8501/heads")
     stage.run().text_input[0].set_value("a")
     told = button(stage, "Save").click().root.get_widget_states()
     stage._run(told)
@@ -124,7 +109,7 @@ def test_a_view_is_of_the_screen_that_the_address_names_and_its_saving_is_confir
     assert [each.value for each in stage.toast] == ["Saved as slide 2: b"]
     stage.run()
     assert not stage.toast
-    assert views.saved(runtime.store()) == (SavedView("a", "/induction"), SavedView("b", "/induction"))
+    assert views.saved(runtime.store()) == (SavedView("a", "/heads"), SavedView("b", "/heads"))
 
 
 def test_what_a_browser_tells_twice_is_done_once(stage):
