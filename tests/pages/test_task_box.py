@@ -10,14 +10,22 @@ from engine.errors import HeadroomError, UsageError
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import embedded_tasks, pair_tasks, similar_names, task_info
 from engine.studies.surveys import grid
-from pages.ui.controls.first_views import FIRST_OF_PAIRS, N_COMPARED, OTHERS_OF_PAIRS, first_tasks, first_view, suited
+from pages.ui.controls.first_views import (
+    FIRST_OF_DEMO,
+    FIRST_OF_PAIRS,
+    N_COMPARED,
+    OTHERS_OF_PAIRS,
+    first_task,
+    first_tasks,
+    first_view,
+    suited,
+)
 from pages.ui.controls.own_questions import FOLDER, keep_file
 from pages.ui.controls.task_box import ADD, label_of, path_of
 from pages.ui.downloads.origin import tasks_in_words
 from pages.ui.page import runtime
 from pages.ui.page.work import Work
 from pages.ui.prune.parts import NONE_RIGHT, NONE_WRITTEN
-from tests.engine.fixtures import in_turns
 from tests.pages.conftest import button, figure, labels, page_hash, settled
 
 
@@ -172,18 +180,22 @@ def test_an_upload_lies_under_its_content(tmp_path):
         keep_file("q.jsonl", b"one", tmp_path / "file")
 
 
-@pytest.mark.parametrize("screen", ["importance", "correlations"])
-def test_screens_of_many_tasks_open_with_some_and_ask_for_one_at_least(screen, open_app):
-    at = open_app(screen, run=False, model="demo").run()
-    box = at.multiselect(key=f"{screen}_tasks")
+def test_a_screen_of_many_tasks_opens_with_some_and_asks_for_one_at_least(open_app):
+    at = open_app("heads", run=False, model="demo", heads_tab="Across tasks").run()
+    box = at.multiselect(key="heads_tasks")
     assert len(box.options) == 18 and box.proto.filter_mode == SelectWidgetFilterMode.FILTER_MODE_CONTAINS
-    pills = next(each for each in at.main.button_group if each.key == f"{screen}_shots")
-    others = {"demo_surname", "demo_blank", "demo_entailment"} if screen == "correlations" else set()
-    assert {*box.value} == {"demo_outfit", "demo_translation", "demo_cloze", *others} and pills.value == ["5"]
+    pills = next(each for each in at.main.button_group if each.key == "heads_shots")
+    assert {*box.value} == {*FIRST_OF_DEMO, "demo_surname", "demo_blank", "demo_entailment"} and pills.value == ["5"]
     box.set_value([]).run()
     assert [line.value for line in at.info] == ["Choose at least one task and one number of examples."]
-    at.multiselect(key=f"{screen}_tasks").set_value(["demo_copy"]).run()
+    at.multiselect(key="heads_tasks").set_value(["demo_copy"]).run()
     assert not at.info and not at.exception
+
+
+def test_the_first_task_needs_its_examples_and_suits_the_model():
+    available = ["demo_question", "demo_outfit", "piqa"]
+    assert first_task(available, True) == "demo_outfit" and first_task(available, False) == "piqa"
+    assert first_task(["demo_question"], False) == "demo_question"
 
 
 def test_word_pairs_are_for_other_models_than_the_demo_and_come_first():
@@ -218,17 +230,14 @@ def test_tasks_made_for_the_model_come_first():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "screen, forecast", in_turns(["importance", "correlations"], [(5.0, True), (61.0, False), (None, False)])
-)
+@pytest.mark.parametrize("takes_s, starts", [(5.0, True), (61.0, False), (None, False)])
 def test_a_first_view_is_measured_without_a_click_if_its_forecast_is_short(
-    screen, forecast, open_app, only_tasks, monkeypatch
+    takes_s, starts, open_app, only_tasks, monkeypatch
 ):
-    takes_s, starts = forecast
     only_tasks("demo_copy", "demo_lookup")
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "10")
     monkeypatch.setattr(Work, "takes_s", lambda work, by_size=False: takes_s)
-    at = open_app(screen, **{f"{screen}_limit": "4"})
+    at = open_app("heads", heads_tab="Across tasks")
     assert starts == (not any(label.startswith("Measure ") for label in labels(at)))
-    at = open_app(screen, **{f"{screen}_tasks": "demo_copy", f"{screen}_limit": "5", f"{screen}_shots": "1"})
+    at = open_app("heads", heads_tab="Across tasks", heads_tasks="demo_copy", heads_shots="1")
     assert any(label.startswith("Measure ") for label in labels(at)), "of another view nothing is"
