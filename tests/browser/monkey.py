@@ -10,11 +10,11 @@ from tests.browser.conftest import open_settings
 from tests.conftest import HANG_S
 
 SCREENS = ("Prune", "Text")  # those with figures that are recomputed; they come up most
-OTHERS = ("Importance", "Induction", "Correlations")
+OTHERS = ("Heads",)
 KEYS = ("ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End")
 NUMBERS = {"Questions": (1, 8, 16, 24, 40)}
 MASKS = ("", "L0H1", "F1", "L1H*", "L0H0-2 F0", "L1H0 L1H3", "F0-1", "L99H0", "nonsense", "<b>F1</b>")
-BUTTONS = re.compile("^(Cancel|Resume|Retry|Measure|Ablate|Retry|Prune the induction|Prune these)")
+BUTTONS = re.compile("^(Cancel|Resume|Retry|Measure|Ablate|Prune it|Restore|Prune the induction)")
 PATIENCE_MS = 4000  # what is not there to be clicked by then is left alone
 LONG_MS = 1000 * HANG_S
 

@@ -15,7 +15,7 @@ def test_a_page_of_each_screen_opens_from_disk_with_the_same_numbers(sheet_of, c
     context.on("request", lambda sent: faults.append(sent.url) if not sent.url.startswith(("file:", "data:")) else None)
     context.on("weberror", lambda error: faults.append(str(error.error)))
     context.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    for name in SCREENS if IS_THOROUGH else ("", "induction", "text"):
+    for name in SCREENS if IS_THOROUGH else ("", "heads", "text"):
         screen, figures = sheet_of(name)
         file = tmp_path / exports.file_name(screen.origin.screen, "html")
         file.write_bytes(exports.to_html(screen))

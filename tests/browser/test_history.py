@@ -66,10 +66,13 @@ def test_as_many_presses_of_back_return_through_the_views(page, address):
     page.wait_for_url(re.compile("text_shade=Attention"))
     done()
     if IS_THOROUGH:
-        opened(page, "Induction")
+        opened(page, "Heads")
         done()
-        keyed(page, "induction_score").get_by_role("radio").nth(2).click()
-        page.wait_for_url(re.compile("induction_score="))
+        keyed(page, "heads_color").get_by_role("radio").nth(2).click()
+        page.wait_for_url(re.compile("heads_color="))
+        done()
+        page.get_by_role("button", name="Prune it").click()
+        page.wait_for_url(re.compile("mask="))
         done()
     for expected in reversed(views[:-1]):
         page.go_back()

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Error
 
 from tests.browser.conftest import keyed, open_settings
-from tests.browser.monkey import LONG_MS, SCREENS, act
+from tests.browser.monkey import LONG_MS, OTHERS, SCREENS, act
 from tests.browser.recompute import CHECKS, LOOK, SLOTS, Comparison, Oracle, of_jobs, waiting
 from tests.browser.weighed import Server
 from tests.conftest import HANG_S, IS_THOROUGH
@@ -157,6 +157,6 @@ def warm_up(page):
     for precision in ("bf16", "int8", "fp32"):
         page.get_by_role("radio", name=precision, exact=True).click()
         at_rest(page)
-    for name in ("Importance", "Induction", "Correlations", *SCREENS):
+    for name in (*OTHERS, *SCREENS):
         page.get_by_role("link", name=name).click()
         page.wait_for_timeout(3000)
