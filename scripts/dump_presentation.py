@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {  # TEXT and OUT stand for a text fil
     "evaluate a level": ("evaluate", *TASKS, "--prune-heads", "50"),
     "importance": ("importance", *TASKS, "--out", "OUT.csv"),
     "importance measured": ("importance", *TASKS, "--score", "heads-oracle", "--out", "OUT.csv"),
+    "ablate": ("ablate", *TASKS),
     "induction": ("induction", "--out", "OUT.csv"),
     "layers": ("layers", *TASKS),
     "losses": ("losses", *TEXT, *MASK, "--out", "OUT.csv"),
