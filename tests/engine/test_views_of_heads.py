@@ -9,11 +9,14 @@ from scipy.stats import rankdata, spearmanr
 from engine.heads.in_text import HeadInText
 from engine.heads.induction import InductionScores, retained
 from engine.importance.importance import Scores
-from engine.importance.rankings import order, top_overlap
+from engine.importance.rankings import agreement, order, top_overlap
 from engine.models.masks import parse_mask
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
-from engine.statistics import paired
+from engine.statistics import Paired, paired
+from engine.studies.ablations import Ablations
+from engine.studies.removal import AccuracyWithout, Removal
+from engine.views.accuracy import ablation_view
 from engine.views.correlation import Rankings, pair_in_words, rankings_in_words, rankings_part, ranks_part
 from engine.views.heads import COPY, FOLLOWED, PREVIOUS, describe_head, looks_part
 from engine.views.importance import MapMarks, map_part
@@ -129,3 +132,58 @@ def test_what_pruning_keeps_is_what_is_retained():
     whole = retained(mean["prefix_matching"], order(SCORES["b"]))
     assert [row["left"] for row in rows if row["line"] == "b"] == [whole[int(48 * level + 1e-9)] for level in LEVELS]
     assert f"{100 * whole[24]:.0f}% of prefix matching" in view.finding
+
+
+def test_a_loss_and_a_gain_keep_their_sign_on_a_map():
+    flips = np.zeros((2, 2, 4), int)
+    flips[0, 1, 1], flips[1, 0, 0] = 32, 1  # of 64 questions: gained without L1H1, lost without L0H0
+    heads = Scores("heads-oracle", 64, (flips[1] - flips[0]) / 64, np.zeros((2, 4)), flips=flips)
+    part = map_part("Cost", (LOST, LOST), (heads, None), MapMarks("L0H0", parse_mask("", SHAPE)), "head")
+    by_name = {row["name"]: row for row in part.rows}
+    assert [by_name[name]["score"] for name in ("L1H1", "L0H0", "L0H1")] == [-50, 1.5625, 0]
+    assert by_name["L1H1"]["shade"] == -1 and by_name["L0H0"]["shade"] == pytest.approx(math.sqrt(1.5625 / 50))
+    assert "no clear loss" in by_name["L0H0"]["text"] and not by_name["L0H0"]["is_clear"]
+
+
+def test_heads_alone_are_next_to_those_together_and_as_many_at_random():
+    lost, at_random = (AccuracyWithout(0.9, at, Paired(100, 0, n, p)) for at, n, p in ((0.3, 60, 0), (0.88, 2, 1)))
+    joint = Removal((1, 5), removed=lost, draws=(at_random,))
+    alone = {0: Paired(64, 0, 32, 0.0), 6: Paired(64, 0, 16, 0.0), 1: Paired(64, 0, 2, 0.5), 5: Paired(64, 0, 0, 1.0)}
+    found = Ablations(SHAPE, 64, (0, 6), joint, alone, frozenset({0, 6}))
+    rows = ablation_view(found, "task0", "").parts[0].rows
+    names = ["L0H0", "L1H2", "L0H1, induction head", "L1H1, induction head"]
+    assert [row["row"] for row in rows[:4]] == names and "2 induction heads" in rows[4]["row"] and len(rows) == 6
+    assert [row["lost"] for row in rows] == pytest.approx([50, 25, 100 * 2 / 64, 0, 60, 2])
+    assert [row["is_clear"] for row in rows[:5]] == [True, True, False, False, True]
+    low, high = (100 * end for end in Paired(64, 0, 32, 0.0).interval)
+    assert [rows[0]["low"], rows[0]["high"]] == pytest.approx([-high, -low])
+
+
+def test_ties_and_what_is_undefined_have_no_number():
+    tied = np.array([[3.0, 2, 2, 1], [0, 0, 0, 0]])
+    of = Rankings({"tied": tied, "rising": np.arange(8.0).reshape(2, 4), "flat": np.ones((2, 4))}, {})
+    assert math.isnan(of.value("tied", "rising", "overlap")), "two tie across the end of the top 30%"
+    assert math.isnan(of.value("flat", "rising", "within"))
+    assert "in each top 30%" not in pair_in_words(of, "tied", "rising", "head")
+    ranks = ranks_part(of, "tied", "rising", "head").rows
+    assert [row["rank_a"] for row in ranks] == [1, 2.5, 2.5, 4, 6.5, 6.5, 6.5, 6.5], "ties share their mean rank"
+    ffns = Rankings({"a": np.arange(3.0), "b": np.arange(3.0)}, {})
+    assert [row["name"] for row in ranks_part(ffns, "a", "b", "FFN").rows] == ["F0", "F1", "F2"]
+
+
+def test_two_rankings_have_the_interval_of_their_correlation():
+    of = Rankings(SCORES, {})
+    found = agreement(SCORES, permutations=0)
+    assert of.interval("a", "c") == (found.low[0, 2], found.high[0, 2])
+    low, high = (f"{each:.2f}".replace("-", "−") for each in of.interval("a", "c"))
+    assert f"(95% {low} to {high})" in pair_in_words(of, "a", "c", "head")
+
+
+@pytest.mark.parametrize(
+    "srcc, within, says",
+    [(0.9, 0.8, "Largely the same"), (0.5, 0.9, "Partly"), (0.1, 0.1, "Other heads"), (0.9, 0.1, "The same layers")],
+)
+def test_rankings_are_called_alike_by_the_lower_of_two_coefficients(srcc, within, says, monkeypatch):
+    values = {"srcc": srcc, "within": within, "overlap": 0.5}
+    monkeypatch.setattr(Rankings, "value", lambda self, a, b, measure: values.get(measure, math.nan))
+    assert pair_in_words(Rankings(SCORES, {}), "a", "b", "head").startswith(f"**{says}")
