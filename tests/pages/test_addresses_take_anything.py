@@ -29,14 +29,13 @@ GARBAGE = [
 BOS = {"bos": "n" * 300}  # in the sidebar, for screens that are not in ONE_EACH
 ONE_EACH = {
     "prune": {"limit": "1e400", "shots": "", "axis": "", **BOS},
-    "heads": {"heads_color": IMAGE, "heads_tab": "nan", "heads_shots": "x"},
-    "importance": {"importance_what": IMAGE, "importance_tasks": IMAGE, "importance_shots": "nan"},
-    "induction": {"induction_score": IMAGE, "induction_shots": ""},
-    "head": {"head_tasks": IMAGE, "head_shots": "nan", "head_text": "n" * 300, "head_token": "a\0b"},
+    "heads": {"heads_color": IMAGE, "heads_tab": "nan"},
     "text": {"heads": "9" * 5000, "text_shade": IMAGE, "text_token": "inf", "text_tokens": "nan"},
-    "correlations": {"correlations_what": "", "correlations_method": IMAGE, "correlations_a": "inf"},
     "bench": {"bench_evaluate_shots": "inf", "bench_evaluate_limit": IMAGE, "bench_evaluate_labels": "nan"},
 }
+
+
+ACROSS = {"heads_tab": "Across tasks", "heads_score": IMAGE, "heads_measure": "", "heads_shots": "x", "heads_a": "inf"}
 
 
 @pytest.mark.parametrize("text", GARBAGE)
@@ -57,7 +56,12 @@ def test_what_is_no_option_is_left_out(text):
 
 @pytest.mark.parametrize(
     ("page", "said"),
-    [*((screen, ONE_EACH.get(screen, BOS)) for screen in MEASURING), ("text", {"text_head": "L" + "9" * 5000})],
+    [
+        *((screen, ONE_EACH.get(screen, BOS)) for screen in MEASURING),
+        ("text", {"text_head": "L" + "9" * 5000}),
+        ("heads", ACROSS),
+        ("heads", {"head": "n" * 300}),
+    ],
 )
 def test_a_page_with_garbage_says_so_in_one_line_and_works(page, said, open_app):
     at = open_app(page, run=False, model="demo", order="random", **said)
@@ -128,14 +132,14 @@ SAID = {
 @pytest.mark.parametrize("said", SAID)
 def test_an_address_says_several_tasks(said, open_app):
     written, chosen = SAID[said]
-    at = open_app("correlations", run=False, model="demo", order="random", correlations_tasks=written)
+    at = open_app("heads", run=False, model="demo", order="random", heads_tab="Across tasks", heads_tasks=written)
     at.query_params.pop("task", None)
     at.run()
-    box = at.multiselect(key="correlations_tasks")
+    box = at.multiselect(key="heads_tasks")
     assert (
         not at.exception
         and not at.warning
         and (set(box.value) == {*FIRST_OF_DEMO, *OTHERS_OF_DEMO} if chosen is None else box.value == chosen)
     )
-    kept = at.query_params.get("correlations_tasks")  # AppTest gives a single value as a text
+    kept = at.query_params.get("heads_tasks")  # AppTest gives a single value as a text
     assert kept == (None if chosen is None else chosen if len(chosen) > 1 else "".join(chosen))

@@ -31,7 +31,7 @@ def test_prune_hands_out_the_tutorial(open_app, monkeypatch):
     made = dict(handed)["Tutorial (IPYNB)"]()
     assert nbformat.reads(made.decode(), as_version=4) == nbformat.read(TUTORIAL, as_version=4)
     handed.clear()
-    open_app("induction")
+    open_app("heads")
     assert handed and "Tutorial (IPYNB)" not in dict(handed)
 
 
@@ -39,11 +39,11 @@ def test_every_request_has_cells_of_its_own():
     sheet = Sheet(says=["**Bold** words."])
     rows = [{"distance": "0", "share": 0.5}, {"distance": "1", "share": 0.5}]
     sheet.pictures["Distances"] = kit.bars(Part("Distances", rows), y="distance", x="share")
-    origin = Origin("Head", [ListTasks(), ListModels()], {}, "demo in fp32")
-    raw = to_notebook(ScreenFiles(origin, sheet, session(), "http://127.0.0.1:8501/head"))
+    origin = Origin("Heads", [ListTasks(), ListModels()], {}, "demo in fp32")
+    raw = to_notebook(ScreenFiles(origin, sheet, session(), "http://127.0.0.1:8501/heads"))
     nbformat.validate(nbformat.reads(raw.decode(), as_version=4))
     cells = [cell["source"] for cell in json.loads(raw)["cells"]]
-    assert cells[0].startswith("# Head\n\nWhat one attention head does") and "**Bold** words." in cells[0]
+    assert cells[0].startswith("# Heads\n\nWhich attention heads matter") and "**Bold** words." in cells[0]
     assert "result_1 = headroom.ListTasks().run()\nresult_1" in cells and "result_2.frame()" in cells
     assert "alt.Chart.from_dict" in cells[-1] and "## Distances" in cells
 

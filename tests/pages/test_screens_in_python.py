@@ -36,20 +36,20 @@ def test_prune(shown_on, asked, questions):
 
 
 @pytest.mark.slow("measures a screen's numbers twice")
-def test_importance(shown_on, asked):
-    _, tables = shown_on("importance", "Measure importance", importance_tasks="demo_copy", importance_shots="0")
+def test_heads(shown_on, asked, questions):
+    _, tables = shown_on("heads", "Measure 1 missing", heads_color="Measured cost")
     request = headroom.ScoreImportance(
-        **asked, task="demo_copy", score="heads-one-divisor", limit=64, sample="stratified"
+        **asked, task=str(questions), score="heads-oracle", limit=64, sample="stratified"
     )
-    found, shown = request.run().frame(), tables["Head importance"]
-    assert found["layer"].tolist() == shown["layer"].tolist() and found["head"].tolist() == shown["head"].tolist()
-    assert found["score"].tolist() == close(shown["score"])
+    found, shown = request.run().frame(), tables["Heads"].dropna(subset=["score"])
+    assert shown["name"].tolist() == [f"L{layer}H{head}" for layer in range(2) for head in range(4)]
+    assert (100 * found["score"]).tolist() == close(shown["score"])
 
 
 @pytest.mark.slow("measures a screen's numbers twice")
 def test_induction(shown_on, asked):
-    _, tables = shown_on("induction")
-    found, shown = headroom.ScoreInduction(**asked).run().frame(), tables["Induction scores"]
+    _, tables = shown_on("heads", "Measure induction", heads_color="Induction", heads_table="True")
+    found, shown = headroom.ScoreInduction(**asked).run().frame(), tables["All scores"]
     for score in ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace"):
         assert found[score].tolist() == close(shown[score]), score
 
