@@ -32,11 +32,10 @@ KERNELS = (
 STORY = {"prune_story": "Remove induction heads"}
 MEASURED = {"Continue", "Attention"}  # what Text measures on each machine, in a moment
 VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, and its address
-    **{name: (name, {}) for name in ("prune", "correlations", "head")},
+    **{name: (name, {}) for name in ("prune", "heads")},
     "story": ("prune", STORY),
+    "across": ("heads", {"heads_tab": "Across tasks"}),
     "text": ("text", {"text_text": "Privet Drive, twice", "mask": "L1H1-3 L3H5"}),
-    "importance": ("importance", {"importance_what": "Gradient"}),
-    "oracle": ("importance", {"importance_what": "Measured"}),  # which it opens with once that is stored
     "mechanisms": ("bench", {MEASUREMENT: label_of(CompareMechanisms)}),
 }
 # not the speed of a machine, which is measured on each
@@ -44,13 +43,13 @@ KINDS = {*"activity answers attribution importance induction magnitudes perplexi
          "entity induction", "retrieval", "function vectors", "head in text", "head on probe", "head ov"}  # fmt: skip
 # of the last kernels alone, as kernels change no loss by as much as 0.001 nats: large kinds, and all of large views
 ONCE = {"attribution", "tokenloss"}
-LARGE_VIEW = "head"
+LARGE_VIEW = "heads"
 # views with records of the last kernels alone
-OF_ONE_KERNEL = ("correlations", "head", "heads", "oracle", "mechanisms")
-# what Head shows on top of some other heads: those that the story removes, and others that a text needs
-HEADS, TOP_OF_HEADS = ("L1H1", "L1H3", "L3H5", "L0H4", "L0H5"), "heads"
+OF_ONE_KERNEL = ("across", "heads", "cards", "mechanisms")
+# what the card shows of some other heads: those that the story removes, and others that a text needs
+HEADS, CARDS = ("L1H1", "L1H3", "L3H5", "L0H4", "L0H5"), "cards"
 # by scores of other kernels, a few of its orders differ: `--add` measures these on top, after all has been written
-ORDERED = "correlations"
+ORDERED = "across"
 HEADER_BYTES = 3_000  # of one record of each kind, which has the receipt
 N_RUNS = 50
 
@@ -59,18 +58,18 @@ def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m scripts.make_demo.shipped", description=__doc__)
     parser.add_argument("--work", type=Path, help="folder of the stores that are filled (default: a temporary one)")
-    parser.add_argument("--add", choices=[*VIEWS, TOP_OF_HEADS], help="a view whose records are added to the file")
+    parser.add_argument("--add", choices=[*VIEWS, CARDS], help="a view whose records are added to the file")
     parser.add_argument("--missing", action="store_true", help="measure only what the file does not have")
-    parser.add_argument("--view", choices=[*VIEWS, TOP_OF_HEADS], help=argparse.SUPPRESS)  # in a process of its own
+    parser.add_argument("--view", choices=[*VIEWS, CARDS], help=argparse.SUPPRESS)  # in a process of its own
     options = parser.parse_args()
     if options.view:
         measure(options.view)
         return
-    views = [options.add] if options.add else [*VIEWS, TOP_OF_HEADS]
+    views = [options.add] if options.add else [*VIEWS, CARDS]
     with TemporaryDirectory() as temporary:
         folders = [(options.work or Path(temporary)) / str(number) for number in range(len(KERNELS))]
         # the views to add show the results of others, too
-        reads = str(int(options.missing or options.add in (LARGE_VIEW, TOP_OF_HEADS, ORDERED)))
+        reads = str(int(options.missing or options.add in (LARGE_VIEW, CARDS, ORDERED)))
         for folder, kernels in zip(folders, KERNELS, strict=True):
             own = {"HEADROOM_CACHE": str(folder), "HEADROOM_PRODUCTS": kernels, "HEADROOM_SHIPPED": reads}
             of_all = [each for each in views if each not in OF_ONE_KERNEL or each == options.add == ORDERED]
@@ -107,10 +106,8 @@ def measure(view: str) -> None:
 
     Session.record = noted
     evaluation.LONG_S = math.inf  # whole chunks: what a slow machine measures in quarters is not found by others
-    for origin in opened(LARGE_VIEW if view == TOP_OF_HEADS else view):
-        wanted = top_of_heads(origin) if view == TOP_OF_HEADS else dict(origin.measurements)
-        if view == "oracle":
-            wanted["Heads together"] = together(origin)
+    for origin in opened(LARGE_VIEW if view == CARDS else view):
+        wanted = cards(origin) if view == CARDS else dict(origin.measurements)
         for name, measurement in wanted.items():
             print(f"{os.environ['HEADROOM_CACHE']}: {origin.screen}, {name}", flush=True)
             final(measurement.run(runtime.session()))
@@ -123,33 +120,14 @@ def measure(view: str) -> None:
     Path(os.environ["HEADROOM_CACHE"], f"{view}.msgpack").write_bytes(msgspec.msgpack.encode(found))
 
 
-def together(origin: Any) -> Any:
-    """Returns the measurement of the induction heads removed together, which Importance shows once it is stored."""
-    from engine.progress import final
-    from engine.questions.requests import TaskSpec
-    from engine.studies.removal import found_heads, without_heads
-    from pages.ui.controls.first_views import FIRST_OF_DEMO, first_task
-    from pages.ui.page import runtime
-    from pages.ui.page.defaults import RANKING_QUESTIONS, SHOTS
-
-    target = origin.measurements["Heads"].target
-    task = TaskSpec(first_task(FIRST_OF_DEMO, True), SHOTS, split="train")
-    heads = final(found_heads(target).run(runtime.session())).heads
-    return without_heads(target, task, heads, RANKING_QUESTIONS)
-
-
-def top_of_heads(origin: Any) -> dict[str, Any]:
-    """Returns the measurements that the upper part of Head shows of HEADS, by name, for the tasks of `origin`."""
+def cards(origin: Any) -> dict[str, Any]:
+    """Returns the measurements of where HEADS look, by name, for the model of `origin`."""
     from engine.heads.in_text import head_in_texts
-    from engine.studies.one_head import READ, built_in, portrait
-    from pages.ui.page import runtime
+    from engine.studies.one_head import READ, built_in, head_named
 
-    [request], target, found = origin.requests, origin.measurements["Head"].target, dict[str, Any]()
-    for name in HEADS:
-        asked = replace(request, head=name).asked(runtime.session())
-        found[name] = portrait(target, asked, ("probe", "tasks"))
-        found[f"{name} in a text"] = head_in_texts(target, {READ: built_in()[READ]}, asked.head)
-    return found
+    target = next(iter(origin.measurements.values())).target
+    text = {READ: built_in()[READ]}
+    return {name: head_in_texts(target, text, head_named(name, target.shape)) for name in HEADS}
 
 
 def opened(view: str) -> Iterator[Any]:
@@ -164,9 +142,9 @@ def opened(view: str) -> Iterator[Any]:
 
     runtime.tab = tab_of_tests
     screen, address = VIEWS[view]
-    page, shown, closing, known = page_hash(screen), list[Any](), footer.closing, None
+    page, shown, draw_files, known = page_hash(screen), list[Any](), footer._draw_files, None
     st.cache_resource.clear()
-    footer.closing = lambda origin, sheet: shown.append(origin) or closing(origin, sheet)
+    footer._draw_files = lambda files: shown.append(files.origin)
     try:
         for _ in range(N_RUNS):
             at = AppTest.from_file(str(Path(__file__).parents[2] / "app.py"), default_timeout=600)
@@ -186,7 +164,7 @@ def opened(view: str) -> Iterator[Any]:
             known = keys
             yield shown[-1]
     finally:
-        footer.closing = closing
+        footer._draw_files = draw_files
 
 
 def write(files: Sequence[Path], adds: bool, keeps_questions: bool) -> None:

@@ -19,7 +19,7 @@ from engine.receipts import read_receipts, shipped_receipt
 from engine.records import Record, encode
 from engine.studies.removal import removal
 from pages.ui.page import runtime
-from scripts.make_demo.shipped import KERNELS, LARGE_VIEW, MEASURED, OF_ONE_KERNEL, ONCE, VIEWS, opened, top_of_heads
+from scripts.make_demo.shipped import KERNELS, LARGE_VIEW, MEASURED, OF_ONE_KERNEL, ONCE, VIEWS, cards, opened
 from tests.conftest import REPOSITORY
 from tests.engine.fixtures import in_turns
 
@@ -75,9 +75,9 @@ def test_the_headline_of_the_first_visit_is_what_the_story_measured(empty_store,
 
 
 def test_other_heads_open_with_their_patterns(empty_store):
-    wanted = top_of_heads(origin_of(LARGE_VIEW))
+    wanted = cards(origin_of(LARGE_VIEW))
     incomplete = [name for name, each in wanted.items() if not each.look(runtime.session()).is_complete]
-    assert not incomplete, "run python -m scripts.make_demo.shipped --add heads"
+    assert not incomplete, "run python -m scripts.make_demo.shipped --add cards"
 
 
 def test_the_first_drag_has_an_estimate(empty_store):
