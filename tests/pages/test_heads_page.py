@@ -1,18 +1,42 @@
 """The Heads screen in one process: the map, the card of a head, heads alone and together, and the rankings of tasks."""
 
 from functools import partial
+from html import unescape
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from engine.accuracy.evaluation import accuracy, evaluation
 from engine.heads.induction import induction
 from engine.importance.importance import importance
+from engine.importance.rankings import order
 from engine.models.loading import LoadSpec
+from engine.models.masks import Mask, parse_mask
+from engine.progress import final
 from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.tasks import TaskInfo, TaskStatus
+from engine.shapes import ModelShape
+from engine.studies.sweeps import Point, SweepRow
+from pages.ui.controls import many_tasks
+from pages.ui.controls.many_tasks import JUDGES
+from pages.ui.heads.rankings import costs_of
 from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
-from tests.pages.conftest import frames_of, labels, press, ran, said, same_on_the_command_line, settled
+from pages.ui.page.tables import mask_counts
+from pages.ui.page.work import Work
+from tests.pages.conftest import (
+    frames_of,
+    go_to,
+    labels,
+    number_after,
+    press,
+    printed_by_the_program,
+    ran,
+    said,
+    same_on_the_command_line,
+    settled,
+)
 
 NAMES = ("demo_copy", "demo_lookup", "demo_walk")
 
@@ -120,6 +144,151 @@ def test_rankings_of_tasks_are_drawn_and_compared(open_screen, tmp_path, capsys)
     assert len(ranks) == 8 and "rank correlation" in said(at)
     out = same_on_the_command_line(at, capsys, 0, tmp_path / "correlations.csv")
     assert out["mean_srcc"]["0"] == pytest.approx(rho)
+    mean = number_after("Mean rank correlation of two tasks: ", printed_by_the_program(at))
+    assert mean == pytest.approx(rho, abs=6e-4)
+
+
+@pytest.fixture
+def across(open_screen):
+    return partial(open_screen, heads_tab="Across tasks", heads_tasks="demo_copy,demo_lookup", heads_shots="0")
+
+
+def matrix_of(at):
+    [matrix] = [table for tables in frames_of(at) for table in tables.values() if {"a", "b", "value"} <= {*table}]
+    return matrix.set_index(["a", "b"])["value"].dropna().to_dict()
+
+
+def test_what_another_tasks_order_costs_is_measured_on_demand_and_told(across, only_tasks):
+    at = press(across(), "Measure these rankings")
+    assert "heads pruned by another task's order" not in said(at)
+    press(at, "Prune 50% by each of 2 rankings")
+    heading = unescape(at.get("html")[0].proto.body)
+    assert "with 50% of heads pruned by another task's order instead of its own, no task clearly loses" in heading
+    session = runtime.session()
+    task, others = TaskSpec("demo_copy", 0), ("demo_copy", "demo_lookup")
+    [request] = [each for each in at.code[0].value.splitlines() if "correlate" in each]
+    target = session.target(LoadSpec(request.split("--model ")[1].split()[0], "fp32"))
+    asked = select(get_requests(task, None, session.store), JUDGES, "stratified")
+    right = []
+    for name in others:
+        trained = get_requests(TaskSpec(name, 0, "train"), None, session.store)
+        scores = importance(target, select(trained, RANKING_QUESTIONS, "stratified"), "heads-one-divisor")
+        heads = np.ones(8, bool)
+        heads[order(scores.stored(session).scores)[:4]] = False
+        mask = Mask.from_arrays(heads.reshape(2, 4), np.ones(2, bool))
+        right.append(accuracy(final(evaluation(target, asked, mask).run(session))).acc)
+    at.segmented_control(key="heads_measure").set_value("cost")
+    costs = matrix_of(settled(at))
+    assert {*costs} == {others, others[::-1]} and costs[others] == pytest.approx(100 * (right[0] - right[1]))
+
+
+def test_shot_counts_of_a_task_are_rankings_of_their_own(across):
+    at = press(across(heads_shots="0,1"), "Measure these rankings")
+    names = [f"demo_{name}, {shots}" for name in ("copy", "lookup") for shots in ("0 shots", "1 shot")]
+    assert {name for pair in matrix_of(at) for name in pair} == {*names} and len(matrix_of(at)) == 12
+    at.selectbox(key="heads_a").set_value(names[0])
+    at.selectbox(key="heads_b").set_value(names[3])
+    settled(at)
+    [ranks] = [table for tables in frames_of(at) for table in tables.values() if "rank_a" in table]
+    rho = spearmanr(ranks["rank_a"], ranks["rank_b"]).statistic
+    assert matrix_of(at)[names[0], names[3]] == pytest.approx(rho)
+
+
+def test_of_ffns_there_is_no_order_within_a_layer(across):
+    at = press(across(heads_score="FFNs"), "Measure these rankings")
+    assert "Within a layer" not in at.segmented_control(key="heads_measure").options
+    [ranks] = [table for tables in frames_of(at) for table in tables.values() if "rank_a" in table]
+    assert sorted(ranks["name"]) == ["F0", "F1"] and "--score ffns" in at.code[0].value
+
+
+def test_a_task_without_its_data_is_one_plain_line(across, monkeypatch, tmp_path):
+    folder = tmp_path / "data" / "copa"
+    folder.mkdir(parents=True)
+    for split in ("train", "validation"):
+        (folder / f"{split}.jsonl").write_text('{"premise": "It rained."}\n')
+    here = many_tasks.list_tasks
+    info = TaskInfo("copa", "COPA", "", 0.5, "", ())
+    monkeypatch.setattr(many_tasks, "list_tasks", lambda at: [*here(at), TaskStatus(info, "folder", True, "")])
+    at = across(heads_tasks="copa,demo_copy,demo_lookup", data_dir=str(tmp_path / "data"))
+    press(at, "Measure 3 missing scores")
+    [line] = [warning.value for warning in at.warning]
+    assert "copa" in line and "row 1" in line and "\n" not in line
+    assert {*matrix_of(at)} == {("demo_copy", "demo_lookup"), ("demo_lookup", "demo_copy")}, "the others are drawn"
+
+
+def swept(task, by, of, acc, low=None, high=None):
+    return SweepRow(Point(TaskSpec(task, 5), 700, 0, by, of), 100, acc, low or acc, high or acc, 0.25, 1, 0, 0, 0, 1.0)
+
+
+def test_what_an_order_costs_is_against_the_own_order():
+    rows = [swept("a", "own", "", 0.9), swept("b", "own", "", 0.8, 0.5, 0.9), swept("a", "task", "b", 0.95)]
+    rows += [swept("b", "task", "a", 0.6, 0.55, 0.7), swept("a", "task", "a", 0.9), swept("b", "task", "b", 0.8)]
+    costs = costs_of(rows, lambda task: task.name)
+    assert {pair: (round(lost, 9), clear) for pair, (lost, clear) in costs.items()} == {
+        ("a", "b"): (-5, True), ("b", "a"): (20, False)}  # fmt: skip
+
+
+def test_what_a_head_costs_on_each_task_is_recounted(measures_ahead, open_screen, tiny_opt, questions):
+    """Of every task of the card, by the answers with and without the head."""
+    at = open_screen(head="L1H2", heads_color="Induction")
+    [costs] = [table for tables in frames_of(at) for table in tables.values() if {"row", "lost"} <= {*table}
+               and table["row"].str.contains("shots").any()]  # fmt: skip
+    session = runtime.session()
+    target = session.target(LoadSpec(str(tiny_opt), "fp32"))
+    lost = []
+    for name in (str(questions), *NAMES):
+        asked = get_requests(TaskSpec(name, 0, "train"), None, session.store)
+        asked = select(asked, RANKING_QUESTIONS, "stratified")
+        full, gone = (final(evaluation(target, asked, parse_mask(mask, target.shape)).run(session)) for mask in
+                      ("", "L1H2"))  # fmt: skip
+        lost.append(100 * (np.mean(full.correct) - np.mean(gone.correct)))
+    shown = costs.drop_duplicates("row")
+    assert len(shown) == 4 and sorted(shown["lost"]) == pytest.approx(sorted(lost))
+
+
+def test_the_screen_opens_with_the_costliest_head_or_that_of_the_best_prefix_matching(open_screen, tiny_opt, questions):
+    at = settled(press(open_screen(heads_color="Induction"), "Measure induction"))
+    found = induction(runtime.session().target(LoadSpec(str(tiny_opt), "fp32"))).stored(runtime.session())
+    layer, head = np.unravel_index(np.argmax(found.mean["prefix_matching"]), (2, 4))
+    assert at.text_input(key="head").placeholder == f"L{layer}H{head}"
+    at = press(open_screen(heads_color="Measured cost"), "Measure 1 missing")
+    scores = stored(at, "heads-oracle", TaskSpec(str(questions), 0, "train"), tiny_opt).scores
+    layer, head = (int(at.text_input(key="head").placeholder[place]) for place in (1, 3))
+    assert scores[layer, head] == scores.max()
+
+
+def test_while_stored_results_are_read_nothing_is_offered(across, monkeypatch):
+    monkeypatch.setattr(Work, "is_read", False)
+    at = across()
+    assert "Looking for stored results" in said(at) and "Not measured yet" not in said(at)
+    assert not frames_of(at) and not [label for label in labels(at) if label.startswith("Measure")]
+
+
+def test_the_study_stays_from_screen_to_screen(open_app):
+    at = open_app(order="random", heads="25", mask="F1")
+    [badge] = badges(at)
+    assert "2 of 8 heads, 1 of 2 FFNs" in badge
+    for name in ("text", "heads"):
+        go_to(at, name)
+        assert badges(at) == [badge], name
+        assert at.number_input(key="heads").value == 25 and at.text_input(key="mask").value == "F1"
+    go_to(go_to(at, "bench"), "prune")
+    assert badges(at) == [badge] and at.number_input(key="heads").value == 25
+    press(go_to(at, "text"), "Restore")
+    assert badges(at) == [] and at.text_input(key="mask").value == ""
+    assert badges(go_to(at, "heads")) == [] == badges(go_to(at, "prune"))
+
+
+def badges(at):
+    return [each.value for each in at.markdown if "Pruned:" in each.value]
+
+
+@pytest.mark.parametrize(
+    "text, words", [("L0H0-2", "3 of 24 heads"), ("F1", "1 of 6 FFNs"), ("L5H0 F1", "1 of 24 heads, 1 of 6 FFNs")]
+)
+def test_a_badge_says_only_what_is_pruned(text, words):
+    shape = ModelShape(6, 4, 4, 32, 8, 64, 512, 256)
+    assert mask_counts(shape, parse_mask(text, shape)) == words
 
 
 def test_what_is_folded(measures_ahead, open_screen):
