@@ -200,25 +200,3 @@ def click_in_chart(page, mark):
         before = at
         page.wait_for_timeout(250)
     mark.click(force=True)  # which by itself waits for none of this
-
-
-def open_study(page, address, screen, *names):
-    """Opens a screen about many tasks and chooses these tasks alone, at 0 shots."""
-    page.goto(f"{address}/{screen}?precision=fp32")
-    if screen == "correlations":
-        keyed(page, "settings_menu correlations").get_by_text("Settings").click()
-    page.get_by_role("button", name="5", exact=True).wait_for()
-    for count, wanted in (("0", "true"), ("5", "false"), ("1", "false")):
-        button = page.get_by_role("button", name=count, exact=True)
-        if button.get_attribute("aria-pressed") != wanted:
-            button.click()
-        button.and_(page.locator(f'[aria-pressed="{wanted}"]')).wait_for()
-    tasks = page.get_by_test_id("stMultiSelect")
-    tasks.get_by_label("Clear all").click()
-    await_mark(page, "tasks", "none")
-    for name in names:
-        tasks.get_by_role("combobox").fill(name)
-        page.get_by_role("option", name=name, exact=True).click()
-        tasks.get_by_text(name, exact=True).wait_for()
-    page.keyboard.press("Escape")
-    page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()

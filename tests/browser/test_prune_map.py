@@ -1,10 +1,10 @@
-"""The map on Prune as a control, and what is pruned carried to the other screens: what only a browser shows."""
+"""The maps on Prune and Heads as controls, and the study on all screens: what only a browser shows."""
 
 import re
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import settled_figure
+from tests.browser.conftest import click_in_chart, keyed, settled_figure
 from tests.embedded import SHAPE, ffns, heads, n_at
 
 START = "precision=fp32&limit=16&shots=1&order=random"
@@ -12,6 +12,10 @@ START = "precision=fp32&limit=16&shots=1&order=random"
 
 def field(page):
     return page.get_by_label("Prune these as well", exact=True)  # on Prune within Settings, which are closed
+
+
+def badge(page):
+    return page.locator(".stMarkdownBadge", has_text="Pruned").first
 
 
 def head(page, name):
@@ -49,15 +53,32 @@ def test_clicks_and_keys_prune_and_restore_and_none_is_lost(page, address):
 def test_every_screen_says_in_its_address_what_is_pruned(page, address):
     page.goto(f"{address}/?{START}&mask=L1H3+F0")
     settled_figure(page, questions=16, heads=1, ffns=1)
-    assert f"{heads(1)}, {ffns(1)}" in page.locator(".stMarkdownBadge", has_text="Pruned").first.inner_text()
+    expect(badge(page)).to_contain_text(f"{heads(1)}, {ffns(1)}")
     page.get_by_role("link", name="Text", exact=True).click()
     page.wait_for_url("**/text?*mask=L1H3+F0*")
     expect(field(page)).to_have_value("L1H3 F0")
-    page.get_by_role("link", name="Induction", exact=True).click()
-    page.wait_for_url("**/induction?*induction_mask=L1H3+F0*")
-    page.locator('[class*="st-key-heads-map"]').first.wait_for()  # the button of the screen before is gone
-    page.get_by_role("button", name="Restore all").click()
-    expect(page.get_by_role("button", name="Restore all")).to_have_count(0)
+    page.get_by_role("link", name="Heads", exact=True).click()
+    page.wait_for_url("**/heads?*mask=L1H3+F0*")
+    expect(field(page)).to_have_value("L1H3 F0")
+    expect(badge(page)).to_contain_text(f"{heads(1)}, {ffns(1)}")
+    page.get_by_role("button", name="Restore", exact=True).click()
+    expect(badge(page)).not_to_be_visible()
     page.get_by_role("link", name="Prune", exact=True).click()
     settled_figure(page, heads=0, ffns=0)
-    assert "mask" not in page.url and "heads" not in page.url
+    assert "mask" not in page.url and "heads=" not in page.url
+
+
+def test_a_head_clicked_on_heads_is_on_the_card_and_pruned_on_all_screens(page, address):
+    page.goto(f"{address}/heads?{START}&heads_color=Induction")
+    card = keyed(page, "head").get_by_role("textbox")
+    click_in_chart(page, page.locator('[aria-label*="Name: L2H4;"]').first)
+    expect(page).to_have_url(re.compile("head=L2H4(&|$)"))
+    expect(card).to_have_value("L2H4")
+    expect(page.get_by_test_id("stMarkdown").filter(has_text=re.compile("^L2H4 "))).to_have_count(1)
+    page.get_by_role("button", name="Prune it").click()
+    expect(badge(page)).to_contain_text(heads(1))
+    expect(page.get_by_role("button", name="Restore it")).to_be_visible()
+    expect(page).to_have_url(re.compile("mask=L2H4(&|$)"))
+    page.get_by_role("link", name="Prune", exact=True).click()
+    settled_figure(page, questions=16, heads=1, ffns=0)
+    expect(badge(page)).to_contain_text(heads(1))
