@@ -68,7 +68,7 @@ def test_a_foreign_host_is_refused(app):
 
 
 FILES = ("_stcore/health", "_stcore/host-config", "_stcore/metrics", "_stcore/upload_file/a/b", "favicon.png",
-         "media/x", "static/x.js", "component/x/y", "induction", "")  # fmt: skip
+         "media/x", "static/x.js", "component/x/y", "heads", "")  # fmt: skip
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -158,6 +158,7 @@ def matrix_of(at):
     return matrix.set_index(["a", "b"])["value"].dropna().to_dict()
 
 
+@pytest.mark.slow("measures two rankings and four accuracies")
 def test_what_another_tasks_order_costs_is_measured_on_demand_and_told(across, only_tasks):
     at = press(across(), "Measure these rankings")
     assert "heads pruned by another task's order" not in said(at)
@@ -182,6 +183,7 @@ def test_what_another_tasks_order_costs_is_measured_on_demand_and_told(across, o
     assert {*costs} == {others, others[::-1]} and costs[others] == pytest.approx(100 * (right[0] - right[1]))
 
 
+@pytest.mark.slow("measures four rankings")
 def test_shot_counts_of_a_task_are_rankings_of_their_own(across):
     at = press(across(heads_shots="0,1"), "Measure these rankings")
     names = [f"demo_{name}, {shots}" for name in ("copy", "lookup") for shots in ("0 shots", "1 shot")]
@@ -194,6 +196,7 @@ def test_shot_counts_of_a_task_are_rankings_of_their_own(across):
     assert matrix_of(at)[names[0], names[3]] == pytest.approx(rho)
 
 
+@pytest.mark.slow("measures two rankings")
 def test_of_ffns_there_is_no_order_within_a_layer(across):
     at = press(across(heads_score="FFNs"), "Measure these rankings")
     assert "Within a layer" not in at.segmented_control(key="heads_measure").options
@@ -201,6 +204,7 @@ def test_of_ffns_there_is_no_order_within_a_layer(across):
     assert sorted(ranks["name"]) == ["F0", "F1"] and "--score ffns" in at.code[0].value
 
 
+@pytest.mark.slow("measures two rankings")
 def test_a_task_without_its_data_is_one_plain_line(across, monkeypatch, tmp_path):
     folder = tmp_path / "data" / "copa"
     folder.mkdir(parents=True)
@@ -228,6 +232,7 @@ def test_what_an_order_costs_is_against_the_own_order():
         ("a", "b"): (-5, True), ("b", "a"): (20, False)}  # fmt: skip
 
 
+@pytest.mark.slow("measures all that the screen shows, and four tasks again")
 def test_what_a_head_costs_on_each_task_is_recounted(measures_ahead, open_screen, tiny_opt, questions):
     """Of every task of the card, by the answers with and without the head."""
     at = open_screen(head="L1H2", heads_color="Induction")
@@ -246,6 +251,7 @@ def test_what_a_head_costs_on_each_task_is_recounted(measures_ahead, open_screen
     assert len(shown) == 4 and sorted(shown["lost"]) == pytest.approx(sorted(lost))
 
 
+@pytest.mark.slow("measures two scores of all heads")
 def test_the_screen_opens_with_the_costliest_head_or_that_of_the_best_prefix_matching(open_screen, tiny_opt, questions):
     at = settled(press(open_screen(heads_color="Induction"), "Measure induction"))
     found = induction(runtime.session().target(LoadSpec(str(tiny_opt), "fp32"))).stored(runtime.session())
@@ -264,6 +270,7 @@ def test_while_stored_results_are_read_nothing_is_offered(across, monkeypatch):
     assert not frames_of(at) and not [label for label in labels(at) if label.startswith("Measure")]
 
 
+@pytest.mark.slow("opens seven screens")
 def test_the_study_stays_from_screen_to_screen(open_app):
     at = open_app(order="random", heads="25", mask="F1")
     [badge] = badges(at)

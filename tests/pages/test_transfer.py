@@ -1,12 +1,10 @@
-"""What the order of another task costs: the rows, the map and the sentence."""
+"""What the order of another task costs in the report of a study: the rows and the sentence."""
 
 from dataclasses import replace
 
-import pytest
-
 from engine.questions.requests import TaskSpec
 from engine.studies.sweeps import Point, SweepRow
-from pages.ui.figures.transfer import transfer_in_words, transfer_map, transfer_rows
+from pages.ui.figures.transfer import transfer_in_words, transfer_rows
 
 TASKS = [TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 5)]
 
@@ -23,13 +21,4 @@ def test_transfer_is_against_the_tasks_own_ranking():
     assert found["lost"].round(6).to_dict() == {"copa": 10, "piqa": 0, "all tasks": 5}
     assert found["own"].to_dict() == {"copa": False, "piqa": True, "all tasks": False}
     assert "piqa loses **10 points** by the ranking of copa." in transfer_in_words(found.reset_index(), 0.5)
-    apart = found.reset_index().assign(lost=[10.0, -34.0, 0.2], clear=[False, True, False], own=False)
-    assert [each["change"] for each in transfer_map(apart).datasets["transfer"]] == ["10", "−34*", "0"]
     assert not found["clear"].any() and transfer_rows([replace(others[0], high=0.65)], own)["clear"].all()
-
-
-def test_the_scale_of_transfer_is_the_same_for_all():
-    transfer = transfer_map(transfer_rows([row(TASKS[0], 500, 0, 0.7, "task", "copa")], [row(TASKS[0], 500, 0, 0.9)]))
-    scale = transfer.spec["layer"][0]["encoding"]["color"]["scale"]
-    assert scale["domain"] == [-30, 30] and not scale.get("reverse"), "points lost are orange"
-    assert transfer.datasets["transfer"][0]["lost"] == pytest.approx(20)

@@ -146,7 +146,7 @@ def test_what_is_compared_is_the_same_on_all_screens(open_app, twin):
     assert at.sidebar.selectbox(key="against").value == str(twin)
     assert "A: twin in fp32" in said(at)
     assert second_figure(go_to(at, "prune"))[0] == "twin in fp32"
-    at = open_app("induction", run=False, against=str(twin))  # which shows one model
+    at = open_app("heads", run=False, against=str(twin))  # which shows one model
     field = at.run().sidebar.selectbox(key="against")
     assert field.disabled and field.value == str(twin)
 
