@@ -73,7 +73,7 @@ class Measured:
         return Removed(needs, self.change(family, 5, gone), self.change(family, 0, gone), tuple(draws))
 
     def importance(self, families: Sequence[str], what: str) -> np.ndarray:
-        """(L, H) mean over families of a head score at 5 shots, as the Importance screen takes it."""
+        """(L, H) mean over families of a head score at 5 shots."""
         setting = StudySettings(self.target().spec, n_ranking=RANKING_QUESTIONS)
         tasks = [TaskSpec(name, 5) for name in families]
         found = final(survey(self.target(), setting, tasks, what).run(self.session))

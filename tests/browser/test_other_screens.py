@@ -1,5 +1,5 @@
-"""Heads and two models side by side in a real Chromium: links, a head's attention in a text, one click that lets go, and
-what stays in the address."""
+"""Heads and two models side by side in a real Chromium: links, where a head looks in a text, one click that lets go,
+and what stays in the address."""
 
 import re
 
