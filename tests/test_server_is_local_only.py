@@ -83,7 +83,7 @@ def test_pages_and_files_answer_to_the_names_of_this_computer_alone(app, file):
 
 def test_no_page_stands_in_a_frame_or_asks_elsewhere(app):
     port = urlsplit(app[0]).port
-    for path in ("/", "/induction", "/favicon.png", "/gone"):
+    for path in ("/", "/heads", "/favicon.png", "/gone"):
         headers = answer(port, path, "localhost").headers
         assert headers["X-Frame-Options"] == "DENY"
         policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))

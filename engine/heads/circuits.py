@@ -105,7 +105,7 @@ class Feeding:
 
     trace: the QK trace, of W_E W_Q (W_E W_V W_O W_K)^T over the vocabulary, without a unit: large if the earlier head's
         output for a token matches this head's query for the same token (Olsson et al. 2022). Multiplied by the earlier
-        head's previous-token score, it is that head's share of the QK trace on the Induction screen. nan if queries
+        head's previous-token score, it is that head's share of the QK trace among the induction scores. nan if queries
         and keys are normed
     composition: K-composition, 0 to 1, how much of the earlier head's output the keys read, |W_Q W_K^T (W_V W_O)^T| /
         (|W_Q W_K^T| |W_V W_O|) in Frobenius norms (Elhage et al. 2021)

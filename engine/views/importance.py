@@ -12,7 +12,7 @@ from engine.importance.criteria import part_of
 from engine.importance.importance import ORACLES, Scores
 from engine.models.masks import Mask
 from engine.views import kit
-from engine.views.view import Column, Part, View
+from engine.views.view import MAGNITUDE, Column, Part, View
 from engine.views.words import NOUNS, counted, listed, number, with_interval
 
 N_NAMED, N_BEST = 4, 5  # of one task, and of many
@@ -102,7 +102,7 @@ def mean_scores_part(scores: Scores) -> Part:
 
 def _column(what: str) -> Column:
     """The column of a score by its name."""
-    return Column("Accuracy lost without it", "+.1%") if what in ORACLES else Column(f"{what}, no unit", ".3g")
+    return Column("Accuracy lost without it", "+.1%") if what in ORACLES else Column(f"{what}, no unit", MAGNITUDE)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 BREAKS = str.maketrans({"\n": "↵", "\r": "↵", "\t": "⇥"})
 MOST_ROWS, MOST_RANKED = 24, 12  # of a table in a terminal; of one by rank
+MAGNITUDE = ".3g"  # the format of numbers of any size, such as scores
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from engine.studies.surveys import grid
 from pages.ui.page.defaults import SHOTS
 
 JUDGES = 100  # questions per task: the default of Prune, so that both agree
-N_FIRST, N_COMPARED = 3, 6  # tasks: of most screens, and of Correlations
+N_FIRST, N_COMPARED = 3, 6  # tasks: of most forms, and of those that are compared on Heads
 # short tasks of different kinds
 FIRST_OF_DEMO = ("demo_outfit", "demo_translation", "demo_cloze")
 OTHERS_OF_DEMO = ("demo_surname", "demo_blank", "demo_entailment")  # so that half of the tasks need examples

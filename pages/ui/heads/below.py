@@ -14,7 +14,7 @@ from engine.requests import AblateHeads, Correlate, Result, ScoreInduction
 from engine.studies.surveys import Survey, grid, in_words, survey
 from engine.views.heads import all_scores_part
 from engine.views.induction import COLUMNS, both_part, capacity_view
-from engine.views.view import Column, plain_text
+from engine.views.view import MAGNITUDE, Column, plain_text
 from pages.ui.controls.coloring import COST, ESTIMATE
 from pages.ui.controls.first_views import N_COMPARED, first_tasks
 from pages.ui.controls.many_tasks import local_tasks, show_failed
@@ -114,7 +114,7 @@ def draw_scores(of: ScoreReader, sheet: Sheet) -> bool:
         if (found := of.found(what)) is not None:
             is_lost = what in ORACLES
             title = "Accuracy lost alone" if is_lost else f"{what}, no unit"
-            columns[what] = Column(title, "+.1%" if is_lost else ".3g"), found.scores
+            columns[what] = Column(title, "+.1%" if is_lost else MAGNITUDE), found.scores
     if (scores := of.induction_scores) is not None:
         columns |= {name: (column, scores.mean[name]) for name, column in COLUMNS.items()}
     if not columns:

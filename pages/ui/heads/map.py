@@ -10,7 +10,7 @@ from engine.importance.criteria import MEASURED_BY
 from engine.importance.importance import ORACLES, Scores
 from engine.models.masks import Mask
 from engine.views.importance import MapMarks, map_part
-from engine.views.view import Column, Part
+from engine.views.view import MAGNITUDE, Column, Part
 from pages.ui.controls.coloring import COLORINGS, COST, ESTIMATE, INDUCTION
 from pages.ui.controls.controls import one_of
 from pages.ui.controls.heads import KEY
@@ -98,7 +98,7 @@ def clicked_on(key: str, selection: str) -> Mapping[str, Any]:
 
 
 def _column(what: str) -> Column:
-    return Column("Points lost alone", ".0f") if what in ORACLES else Column(MEASURED_BY[what].label, ".2g")
+    return Column("Points lost alone", ".0f") if what in ORACLES else Column(MEASURED_BY[what].label, MAGNITUDE)
 
 
 def _clicked_in(by: str) -> Callable[[], None]:
