@@ -27,7 +27,7 @@ def test_a_link_opens_that_head_and_its_address_holds(page, address, another_tab
     shows(page, "L2H3")
     page.get_by_role("button", name="Show in Text").click()
     page.wait_for_url(re.compile("/text.*text_head=L2H3"))
-    page.locator(".legend", has_text="Attention of L2H3").wait_for()
+    page.locator(".legend", has_text="L2H3").wait_for()
 
 
 def test_a_color_bar_stays_when_a_control_changes_the_address(page, address):

@@ -54,7 +54,7 @@ def test_measure_then_choose_by_name_then_click_a_cell(page, address):
     page.keyboard.type(later)
     page.get_by_role("option", name=later).wait_for()
     page.keyboard.press("Enter")
-    page.get_by_text("Choose two rankings.").wait_for()
+    page.get_by_text("two rankings").wait_for()
     search = page.evaluate("location.search")  # the second ranking is the default, which no address names
     assert f"heads_a={later}" in search and "heads_b" not in search and "heads_shots=0" in search
 

@@ -21,7 +21,7 @@ def test_the_report_names_versions_kernels_the_store_and_what_is_included(cli, t
     assert found["versions"]["torch"] == importlib.metadata.version("torch")
     assert set(found["kernels"].values()) == {"bf16 fp32, int8 fp32, gradient fp32, attention fp32, fp32 own"}
     assert found["store"]["store"] == str(tmp_path / "results")
-    assert found["included"]["included tasks"] == 26 and found["included"]["included training runs"] == 18
+    assert found["included"]["included tasks"] == 26 and found["included"]["included training runs"] == 20
 
 
 def test_no_path_but_the_stores_is_printed(cli, tmp_path, monkeypatch):

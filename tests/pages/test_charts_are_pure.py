@@ -15,6 +15,7 @@ from engine.importance.importance import Scores
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from engine.views import colors, pictures
+from engine.views.kit import CROSS
 from pages.ui.controls.coloring import ACCURACY_LOST, Coloring
 from pages.ui.figures import charts
 from pages.ui.figures.empty import SKETCHES, SVG
@@ -139,7 +140,7 @@ def test_a_moved_slider_leaves_the_colours_of_the_map_alone():
 @pytest.mark.parametrize("name, pruned", [("map", 1), ("map before any score", 1)])
 def test_pruned_is_a_cross_and_not_a_colour(name, pruned):
     assert pictures.to_svg(CHARTS[name], "t").count(b'aria-roledescription="point"') in (0, 2 * pruned)
-    crosses = [layer for layer in CHARTS[name].spec["layer"] if layer["mark"].get("shape") == charts.CROSS]
+    crosses = [layer for layer in CHARTS[name].spec["layer"] if layer["mark"].get("shape") == CROSS]
     assert len(crosses) == 2
     assert all({"filter": "datum['pruned']"} in layer["transform"] for layer in crosses)
 
