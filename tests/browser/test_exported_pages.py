@@ -28,7 +28,8 @@ def test_a_page_of_each_screen_opens_from_disk_with_the_same_numbers(sheet_of, c
         )
         for each, shown in zip(screen.sheet.pictures, drawn, strict=True):
             for data, rows in screen.sheet.picture(each).datasets.items():
-                assert [{column: row.get(column) for column in rows[0]} for row in shown[data]] == rows, (
+                columns = [*rows[0]] if rows else []
+                assert [{column: row.get(column) for column in columns} for row in shown[data]] == rows, (
                     f"{name} {each}"
                 )
         assert drawn and page.locator("figure svg").count() == len(drawn)
