@@ -27,7 +27,7 @@ for line in sys.stdin:
     sys.stdout.flush()
 """
 LEVELS = ("Attention heads pruned", "FFNs pruned", "Layers dropped")
-AXES = dict(zip(("Attention heads", "FFNs", "Layers"), LEVELS, strict=True))  # of the control on Prune
+AXES = dict(zip(("Heads", "FFNs", "Layers"), LEVELS, strict=True))  # of the control in the bar
 FIGURES = ("figure", "losses")  # marks of what is compared
 SLOTS = ("questions", "train questions", "accuracy", "text order", "text full", "text pruned")
 # Everything that is read off a screen, in one go.
