@@ -37,7 +37,8 @@ def sheet_of(open_app, monkeypatch):
         at = open_app(name, **parameters)
         if measure:
             buttons = [button for button in at.button if button.label.startswith(measure)]
-            buttons[0].click()
+            if buttons:  # what is short begins by itself
+                buttons[0].click()
             at = settled(at)
         assert not at.exception
         return handed[-1], [metric.value for metric in at.metric]
