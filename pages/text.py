@@ -45,8 +45,8 @@ setup = asks.setup
 with st.container(key="text_level"):
     pruned_at = draw_level(asks).container(key="text_badge")
 text_at, paper_at, shade_at, head_at = st.columns([9, 5.6, 4.4, 4], gap="small", vertical_alignment="bottom")
-text = choose_text("text", text_at, long=True)
-paste_paper("text_text", paper_at)
+text = choose_text(text_at)
+paste_paper(paper_at)
 shade = one_of(shade_at, "Shade by", SHADE, "text_shade", SHADE_HELP)
 awaits_at = st.empty()
 if text is None:

@@ -6,7 +6,7 @@ The choices of a question share one packed forward pass where that is cheaper.
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 
@@ -81,11 +81,6 @@ class Scores:
     flips: np.ndarray | None = None
 
     @property
-    def last_layer_times(self) -> float:
-        """The factor by which the paper's scores weight the last layer, relative to one divisor for all layers."""
-        return 1.0 if self.n_targets is None else self.n_positions / float(self.n_targets.sum())
-
-    @property
     def is_clear(self) -> np.ndarray | None:
         """Where accuracy clearly changes without the head or FFN, bool as `scores` (McNemar's exact test, 5% for all
         together by Holm's correction); None for scores that are not accuracies."""
@@ -93,12 +88,6 @@ class Scores:
             return None
         adjusted = holm([mcnemar(*flips) for flips in self.flips.reshape(2, -1).T.tolist()])
         return np.reshape(np.array(adjusted) < ALPHA, self.scores.shape)
-
-    def with_other_divisor(self) -> "Scores":
-        """Converts scores `heads` to `heads-one-divisor`, and vice versa."""
-        scores, other = self.scores.copy(), {"heads": "heads-one-divisor", "heads-one-divisor": "heads"}[self.what]
-        scores[-1] *= self.last_layer_times if other == "heads" else 1 / self.last_layer_times
-        return replace(self, what=other, scores=scores)
 
 
 def importance(

@@ -38,7 +38,7 @@ class Option:
     `metavar`: what stands for its value in help texts
     `alone`: of a text, the value of its option without one
     `what`: what a text names: a task, tasks, a passage, or a prompt ("": anything else)
-    `example`: the initial value in a form, if there is no default; for tasks, how many of them
+    `example`: the initial value in a form, if there is no default; for tasks, their number
     `parse`, `write`: of a text, from the words to the value (ArgumentTypeError: they cannot be read) and back
     """
 

@@ -84,9 +84,10 @@ def ablations(
         else:
             run.total += (len(heads) - n_best) * questions.n
             masks = [Mask.full(target.shape), *(without(target.shape, (head,)) for head in heads)]
-            full, *rest = yield from _each(run, [answers(mask) for mask in masks], questions.n)
-            known = {head: each for head, each in zip(heads, rest, strict=True) if each is not None}
-            alone = {} if full is None else {head: paired(full.correct, each.correct) for head, each in known.items()}
+            each_alone = all_of([answers(mask) for mask in masks], "each head alone")
+            known = yield from run.part(each_alone, len(masks) * questions.n)
+            sides = [each for each in known or () if each is not None]  # all, or none before all are measured
+            alone = {head: paired(sides[0].correct, each.correct) for head, each in zip(heads, sides[1:], strict=False)}
             adjusted = holm([each.p_mcnemar for each in alone.values()])
             clear = {head for head, p in zip(alone, adjusted, strict=True) if p < ALPHA}
         together: Removal | None = found
@@ -129,11 +130,3 @@ def cost_of(scores: Scores, head: Head) -> Paired:
 def _alone(scores: Scores, heads: Sequence[int]) -> dict[int, Paired]:
     n_heads = scores.scores.shape[1]
     return {head: cost_of(scores, (head // n_heads, head % n_heads)) for head in heads}
-
-
-def _each(run: ComposedRun, parts: Sequence[Measurement[Any]], size: int) -> Generator[Progress[Any], None, list[Any]]:
-    """Gives the values of parts, None for each that is missing."""
-    values = []
-    for part in parts:
-        values.append((yield from run.part(part, size, "each head alone")))
-    return values

@@ -1,6 +1,6 @@
 """Results for one head: ranks, effects of ablating it, heads that feed it, and a one-sentence verdict."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -168,16 +168,3 @@ class Portrait:
 
     def _ranked(self, name: str, words: str) -> str:
         return f"{words} {self.score(name):.2f}, rank {self.rank(name)} of {self.n_heads:,}"
-
-
-def joined(portraits: Sequence[Portrait]) -> Portrait:
-    """Merges portraits of one head; later ones take precedence, and a part that any of them has is not left."""
-    first, *rest = portraits
-    for more in rest:
-        changes: dict[str, Any] = {}
-        for name in ("scores", "kinds", "texts", "losses", "answers", "ideal_answers", "importance", "failed", "left"):
-            changes[name] = {**getattr(first, name), **getattr(more, name)}
-        for name in ("probe", "tokens", "typed", "feeding", "ideal_texts", "context"):
-            changes[name] = getattr(more, name) or getattr(first, name)
-        first = replace(first, **changes, done=tuple(dict.fromkeys((*first.done, *more.done))))
-    return replace(first, left={name: left for name, left in first.left.items() if name not in first.done})

@@ -47,13 +47,11 @@ class AccuracyWithout:
 @dataclass(frozen=True)
 class Removal:
     """The results so far: `heads` by flat index, best first (empty: the model has no induction heads);
-    accuracy without them (`removed`), without equally many random heads (`draws`), and without each of them by itself,
-    if asked (`alone`)."""
+    accuracy without them (`removed`), and without equally many random heads (`draws`)."""
 
     heads: tuple[int, ...]
     removed: AccuracyWithout | None = None
     draws: tuple[AccuracyWithout, ...] = ()
-    alone: tuple[AccuracyWithout, ...] = ()
 
     @property
     def at_random(self) -> tuple[float, float, float]:
@@ -115,18 +113,11 @@ def line_of(full: Answers, pruned: Answers) -> AccuracyWithout:
 
 
 def without_heads(
-    target: Target,
-    task: TaskSpec,
-    heads: tuple[int, ...],
-    n: int,
-    data_dir: str | None = None,
-    each_alone: bool = False,
+    target: Target, task: TaskSpec, heads: tuple[int, ...], n: int, data_dir: str | None = None
 ) -> Measurement[Removal]:
-    """Returns the Removal so far of these heads (flat indices) and of random ones, on n questions of a task; then of
-    each head alone, if `each_alone`."""
+    """Returns the Removal so far of these heads (flat indices) and of random ones, on n questions of a task."""
     masks = [Mask.full(target.shape), without(target.shape, heads)]
     masks += [draw(target.shape, heads, seed) for seed in range(N_DRAWS)]
-    masks += [without(target.shape, (head,)) for head in heads] if each_alone else []
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Removal]:
         questions, answers = select(get_requests(task, data_dir, run.session.store), n, "stratified"), []
@@ -137,7 +128,7 @@ def without_heads(
             yield run.so_far(found, "questions")
         return found
 
-    return composed(target, ("without heads", task, data_dir, n, heads, *(["each alone"] * each_alone)), body)
+    return composed(target, ("without heads", task, data_dir, n, heads), body)
 
 
 def _known(heads: tuple[int, ...], answers: Sequence[Answers | None]) -> Removal:
@@ -146,7 +137,4 @@ def _known(heads: tuple[int, ...], answers: Sequence[Answers | None]) -> Removal
     if full is None or not rest or rest[0] is None:
         return Removal(heads)
     removed, *others = [line_of(full, each) for each in rest if each is not None]
-    return Removal(heads, removed=removed, draws=tuple(others[:N_DRAWS]), alone=tuple(others[N_DRAWS:]))
-
-
-MOST, DRAWS = 32, 5  # heads of the largest set, random sets of each size
+    return Removal(heads, removed=removed, draws=tuple(others))

@@ -51,11 +51,6 @@ class Point:
         if self.by not in OF_MANY_TASKS:
             raise UsageError(f"ranking {self.by!r} is unknown; choose one of {', '.join(OF_MANY_TASKS)}")
 
-    @property
-    def kept_share(self) -> float:
-        """The approximate share of a pass that remains at these levels: an FFN is two thirds of a layer's weights."""
-        return max(0.05, 1 - (self.heads_permille + 2 * self.ffns_permille) / 3000)
-
     def permille(self, axis: str) -> int:
         """Returns the level of `heads` or `ffns`."""
         return self.heads_permille if axis == "heads" else self.ffns_permille

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from engine.accuracy.scoring import hidden_of, nats_of
-from engine.composed import all_of
 from engine.errors import HeadroomError, UsageError
 from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
@@ -98,25 +97,6 @@ def change(before: Perplexity, after: Perplexity) -> Change:
     return Change(middle, middle - float(mean[0] - low[0]), middle + float(high[0] - mean[0]))
 
 
-@dataclass(frozen=True)
-class Both:
-    """The perplexity of one text under no mask and under another; None if not measured."""
-
-    full: Perplexity | None = None
-    pruned: Perplexity | None = None
-
-    @property
-    def complete(self) -> bool:
-        return self.full is not None and self.pruned is not None
-
-    @property
-    def change(self) -> Change | None:
-        """The Change by pruning, or None if the mask is empty or one of the two is not measured."""
-        if self.full is None or self.pruned is None or self.full is self.pruned:
-            return None
-        return change(self.full, self.pruned)
-
-
 def perplexity(target: Target, text: str, mask: Mask, window: int = 0) -> Measurement[Perplexity]:
     """Returns the Perplexity of a text under a mask; progress counts scored tokens.
 
@@ -138,13 +118,6 @@ def perplexity(target: Target, text: str, mask: Mask, window: int = 0) -> Measur
         expected=partial(Workload, {"forward": len(text) * kept_share(mask)}),
         counted=counted,
     )
-
-
-def both(target: Target, text: str, mask: Mask | None) -> Measurement[Both]:
-    """Returns the perplexity under no mask and under `mask`, or only under no mask if `mask` is None (not known
-    yet)."""
-    masks = [Mask.full(target.shape), *([] if mask is None else [mask])]
-    return all_of([perplexity(target, text, each) for each in masks], "Perplexity").map(lambda found: Both(*found))
 
 
 def _parts(target: Target, text: str, mask: Mask, length: int, records: Sequence[Record]) -> Iterator[Piece]:

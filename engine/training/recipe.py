@@ -137,11 +137,6 @@ class Recipe:
         return f"{self.repeats:.0%} repeats{until}" if self.repeats else "no repeats"
 
     @property
-    def in_full(self) -> str:
-        """As `in_words`, also stating that there are no repeats."""
-        return self.in_words if self.repeats else f"{self.in_words}, no repeats"
-
-    @property
     def in_short(self) -> str:
         """Such as "1 layer, smeared keys": the model alone, for a legend."""
         words = [f"{self.n_layers} layer{'s' if self.n_layers > 1 else ''}"]

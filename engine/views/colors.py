@@ -14,7 +14,7 @@ from typing import Any
 
 CONFIG = Path(__file__).resolve().parents[2] / ".streamlit" / "config.toml"
 GREY = "#8a949e"  # edges and rules, visible in both themes
-UNKNOWN, UNDEFINED = f"{GREY}33", f"{GREY}44"  # cells without a number: not measured, undefined
+UNKNOWN = f"{GREY}33"  # cells without a number
 LAYERS = ("#7b61d9", "#3c7fd0", "#1e9088", "#7d8a12", "#c8741a")  # each step is visible on white and on dark
 MARK = "#d9480f"  # selections, and borders that mean something
 DARK, LIGHT = "#1b2733", "#ffffff"  # a cross and its edge, visible on any cell

@@ -107,8 +107,8 @@ def _column(what: str) -> Column:
 
 @dataclass(frozen=True)
 class MapMarks:
-    """What a map shows besides the scores: the `chosen` head, pruned components (`mask`), `outlined` heads and those
-    with a dot (bool arrays, or None)."""
+    """Marks on a map of scores: the `chosen` head; a `mask`, whose pruned components are crossed out; and, as bool
+    arrays or None, the heads that are `outlined` or have dots."""
 
     chosen: str
     mask: Mask

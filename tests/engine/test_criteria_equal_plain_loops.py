@@ -352,8 +352,6 @@ def test_heads_by_gradient(family, folder_of, tmp_path, session):
     n_stored = len([*session.store.keys()])
     again = final(importance(*about[1:], "heads-one-divisor").run(about[0]))
     np.testing.assert_allclose(again.scores, by_positions, rtol=1e-4)
-    np.testing.assert_allclose(scores.with_other_divisor().scores, again.scores)
-    np.testing.assert_allclose(again.with_other_divisor().scores, scores.scores)
     assert len([*session.store.keys()]) == n_stored, "both are of the same passes"
     np.testing.assert_allclose(scores.gate_heads[:, 0], gates, rtol=2e-3, atol=1e-6)  # kept in fp16
 

@@ -20,7 +20,7 @@ from engine.progress import final
 from engine.questions.requests import TaskSpec
 from engine.requests.heads import _partners
 from engine.studies.one_head import LOOKING, PARTS, HeadRequest, built_in, portrait
-from engine.studies.portrait import Portrait, joined
+from engine.studies.portrait import Portrait
 from engine.studies.surveys import StudySettings
 from tests.conftest import TEXT
 from tests.engine.fixtures import FAMILIES, target_in, write_questions
@@ -254,8 +254,6 @@ def test_all_of_a_head_is_measured_once_and_found_again(asked, session, monkeypa
     assert set(found.losses) == set(found.texts) and found.typed.strings[int(found.typed.token_ids[0])]
     assert found.rank("prefix_matching") == 1 + (found.scores["olsson"].mean["prefix_matching"]
                                                  > found.score("prefix_matching")).sum()  # fmt: skip
-    both = joined([before, found])
-    assert both.verdict == found.verdict and both.tokens is found.tokens and set(both.losses) == set(found.losses)
 
 
 def test_without_tasks_the_model_and_the_texts_are_looked_at_alone(asked):

@@ -11,7 +11,7 @@ from scipy import stats
 from engine.errors import HeadroomError, UsageError
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.progress import final
-from engine.texts.perplexity import BLOCK, Both, Perplexity, both, change, perplexity, windows
+from engine.texts.perplexity import BLOCK, Perplexity, change, perplexity, windows
 from engine.timing.workload import kept_share
 from tests.conftest import TEXT
 from tests.engine.fixtures import EXAMINED, in_turns, refused_by, target_in
@@ -68,23 +68,16 @@ def test_shorter_windows_and_a_text_shorter_than_one(family, text, window, folde
     assert windows(np.arange(7), 3).tolist() == [[0, 1, 2], [3, 4, 5]] and windows(np.arange(2), 3).tolist() == [[0, 1]]
 
 
-def test_both_sides_are_known_as_far_as_they_are_measured(folder_of, session):
+def test_a_perplexity_is_of_its_mask_and_windows(folder_of, session):
     target = target_in(session, folder_of("opt"))
-    full, mask = Mask.full(target.shape), parse_mask("L0H0 F1", target.shape)
-    nothing, unknown = both(target, TEXT, mask), both(target, TEXT, None)
-    assert nothing.so_far(session) == unknown.so_far(session) == Both() and unknown.key != both(target, TEXT, full).key
-    whole = len(TEXT) * (1 + kept_share(mask))
-    assert nothing.left(session).characters["forward"] == pytest.approx(whole) and kept_share(mask) < 1
-    pruned = final(perplexity(target, TEXT, mask).run(session))
+    mask = parse_mask("L0H0 F1", target.shape)
+    pruned = perplexity(target, TEXT, mask)
+    assert pruned.so_far(session) is None and kept_share(mask) < 1
+    assert pruned.left(session).characters["forward"] == pytest.approx(len(TEXT) * kept_share(mask))
+    found = final(pruned.run(session))
+    assert pruned.stored(session).a_token == found.a_token
     assert perplexity(target, TEXT, mask, 100).so_far(session) is None, "of other windows"
-    half = nothing.so_far(session)
-    assert half.full is None and half.pruned.a_token == pruned.a_token and not half.complete and half.change is None
-    alone = final(unknown.run(session))
-    assert alone.full is not None and alone.pruned is None and unknown.look(session).is_complete
-    found = nothing.stored(session)
-    assert found.complete and found.change.nats == change(found.full, found.pruned).nats
-    same = both(target, TEXT, full).stored(session)
-    assert same.full is same.pruned and same.complete and same.change is None
+    assert perplexity(target, TEXT, Mask.full(target.shape)).so_far(session) is None, "of another mask"
 
 
 def of_losses(nats):

@@ -1,4 +1,4 @@
-"""The Text screen in one process: what it shows of a text is what the engine measures, whoever brought the text."""
+"""The Text screen, in one process, shows what the engine measures, of included texts and of the user's own."""
 
 import re
 from dataclasses import replace

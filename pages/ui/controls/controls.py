@@ -62,12 +62,7 @@ def choose_shots(where: DeltaGenerator, key: str, help: str | None, **more: Any)
 
 
 def folded(
-    label: str,
-    key: str,
-    draw: Callable[[], T],
-    icon: str | None = None,
-    in_address: bool = False,
-    holds: Collection[str] = (),
+    label: str, key: str, draw: Callable[[], T], in_address: bool = False, holds: Collection[str] = ()
 ) -> T | None:
     """Draws a folded part of the page; once it is unfolded, `draw` draws its inside. What that gives, None before.
 
@@ -77,7 +72,7 @@ def folded(
         put_right(key, label, flag)
     if key not in st.session_state and key not in st.query_params and any(each in st.query_params for each in holds):
         st.session_state[key] = True
-    at = st.expander(label, key=key, on_change="rerun", icon=icon, bind="query-params" if in_address else None)
+    at = st.expander(label, key=key, on_change="rerun", bind="query-params" if in_address else None)
     if not at.open:
         return None
     with at:

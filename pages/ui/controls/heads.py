@@ -1,23 +1,22 @@
-"""From heads on any screen to their pages, and to Prune without them."""
+"""From heads on any screen to the Heads screen, and to the text that they look at."""
 
 from collections.abc import Sequence
 
 import streamlit as st
 
 from pages.ui.page.presentation import presenting
-from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.widget_writes import write
 
-PAGE, KEY = "pages/heads.py", "head"  # the page, and the query parameter that names the head
+PAGE, KEY = "pages/heads.py", "head"  # the screen, and the query parameter that names the head
 MOST = 4  # links side by side
 HELP = "On the Heads screen: what it is, where it looks, what it raises, what it costs."
 
 
-def open_heads(names: Sequence[str], at: DeltaGenerator | None = None) -> None:
-    """Draws links to the pages of the first few of these heads; nothing on a slide."""
+def open_heads(names: Sequence[str]) -> None:
+    """Draws links to the first few of these heads; nothing on a slide."""
     if not names or presenting():
         return
-    with (st if at is None else at).container(horizontal=True, gap="small"):
+    with st.container(horizontal=True, gap="small"):
         for name in names[:MOST]:
             more = {"help": HELP, "query_params": {KEY: name}}
             st.page_link(PAGE, label=f"Open {name}", icon=":material/pageview:", **more)

@@ -33,9 +33,9 @@ TASKS_HELP = (
 )
 
 
-def setting_of(setup: Setup, n_questions: int = JUDGES, aggregate: str = "scores") -> StudySettings:
+def setting_of(setup: Setup) -> StudySettings:
     """Returns the settings of a study of the sidebar's model."""
-    return StudySettings(setup.spec, setup.bos, setup.data_dir, n_questions, RANKING_QUESTIONS, aggregate=aggregate)
+    return StudySettings(setup.spec, setup.bos, setup.data_dir, JUDGES, RANKING_QUESTIONS)
 
 
 def local_tasks(data_dir: str | None) -> list[str]:

@@ -22,6 +22,9 @@ from pages.ui.page.widget_writes import hold, write
 OWN, FAULT, NOTE = "own_text", "own_text_fault", "own_text_note"
 OWN_FILE = "`text.txt` stands for your own text, saved as a file."  # under a command
 PRIVATE = "It never leaves this computer."
+KEY, LINKED = "text_text", "text_own"  # query parameters: the name of the text, and a short one of the user's own
+PASTED, LOADED, NAME, PASTED_PAPER = (f"{KEY}_{of}" for of in ("pasted", "loaded", "name", "paper"))  # controls
+FIRST = "Names that return"  # the text that the screen opens with
 MAX_LINKED = 1500  # characters of an unnamed text that the address holds
 PAPER = "The passage of the paper"
 PAPER_HELP = (
@@ -54,28 +57,25 @@ class Chosen:
         return self.passage.landmarks if self.passage else ()
 
 
-def choose_text(
-    prefix: str, where: DeltaGenerator, default: str = "Names that return", long: bool = False
-) -> Chosen | None:
-    """Draws the choice of a text, bound to the address as `<prefix>_text`; returns the text with its name. `long` ones
-    are offered only on screens that cut a text into windows.
+def choose_text(where: DeltaGenerator) -> Chosen | None:
+    """Draws the choice of a text, bound to the address; returns the text with its name.
 
     None only if a remembered text has just been deleted in another tab.
     """
-    take_linked(prefix)
-    built_in, names, own = [passage.title for passage in passages(long)], kept.names(store()), _own_text()
+    _take_linked()
+    built_in, names, own = [passage.title for passage in passages(long=True)], kept.names(store()), _own_text()
     options = [*built_in, *names, *([own.name] if own else [])]
-    key, choice_at, own_at = f"{prefix}_text", *where.columns([5, 4], vertical_alignment="bottom")
-    asked = st.query_params.get(key) if key not in st.session_state else None
+    choice_at, own_at = where.columns([5, 4], vertical_alignment="bottom")
+    asked = st.query_params.get(KEY) if KEY not in st.session_state else None
     if asked and asked not in options:
         st.session_state[FAULT] = f"no text named {asked!r} is kept on this computer; choose another or paste it again"
-    first, about = options.index(default), "Built-in passages first, then those you have remembered under a name."
-    hold(key)
-    name = choice_at.selectbox("Text", options, index=first, key=key, bind="query-params", help=about)
+    first, about = options.index(FIRST), "Built-in passages first, then those you have remembered under a name."
+    hold(KEY)
+    name = choice_at.selectbox("Text", options, index=first, key=KEY, bind="query-params", help=about)
     look: dict[str, Any] = {"icon": ":material/edit_note:", "width": "stretch", "help": "Paste or load a text."}
-    with own_at.popover("Your own text", key=f"{key}_menu", on_change="rerun", **look):
-        _draw_own(key, str(name), own, names)
-    _link(prefix, str(name), own)
+    with own_at.popover("Your own text", key=f"{KEY}_menu", on_change="rerun", **look):
+        _draw_own(str(name), own, names)
+    _link(str(name), own)
     if fault := st.session_state.pop(FAULT, None):
         with where:
             show_error(fault)
@@ -99,42 +99,41 @@ def _own_text() -> Chosen | None:
     return st.session_state.get(OWN)
 
 
-def take_linked(prefix: str) -> None:
+def _take_linked() -> None:
     """Makes the text that the address holds the user's own; to be called before the choice of a text is drawn."""
-    key, name = f"{prefix}_own", st.query_params.get(f"{prefix}_text")
-    text = st.query_params.get(key) if key not in st.session_state else None
+    name = st.query_params.get(KEY)
+    text = st.query_params.get(LINKED) if LINKED not in st.session_state else None
     if text and name and find_text(name) is None:
         with suppress(HeadroomError):  # as without it: no text has this name
             st.session_state[OWN] = Chosen(name, kept.checked(text))
 
 
-def _link(prefix: str, name: str, own: Chosen | None) -> None:
+def _link(name: str, own: Chosen | None) -> None:
     """Keeps the user's own text in the address while it is chosen, if it is short."""
-    key, is_linked = f"{prefix}_own", own is not None and own.name == name and len(own.text) <= MAX_LINKED
-    st.session_state[key] = own.text if own is not None and is_linked else ""
-    with st.container(key=f"hidden {key}"):
-        st.text_area("Text in the address", key=key, bind="query-params")
+    is_linked = own is not None and own.name == name and len(own.text) <= MAX_LINKED
+    st.session_state[LINKED] = own.text if own is not None and is_linked else ""
+    with st.container(key=f"hidden {LINKED}"):
+        st.text_area("Text in the address", key=LINKED, bind="query-params")
 
 
-def _draw_own(key: str, name: str, own: Chosen | None, names: list[str]) -> None:
+def _draw_own(name: str, own: Chosen | None, names: list[str]) -> None:
     """Draws the controls that paste or load a text, and remember or forget it."""
-    pasted, loaded, kept_name = f"{key}_pasted", f"{key}_loaded", f"{key}_name"
-    with st.form(f"{key}_form", border=False):  # of a form, Ctrl+Enter in the field is the button
-        st.text_area("Paste a text", key=pasted, height=140, help=f"A few sentences, at most 1 MB. {PRIVATE}")
-        about: dict[str, Any] = {"on_click": _guarded, "args": (_use_pasted, key), "icon": ":material/check:"}
+    with st.form(f"{KEY}_form", border=False):  # of a form, Ctrl+Enter in the field is the button
+        st.text_area("Paste a text", key=PASTED, height=140, help=f"A few sentences, at most 1 MB. {PRIVATE}")
+        about: dict[str, Any] = {"on_click": _guarded, "args": (_use_pasted,), "icon": ":material/check:"}
         help = "Measures it. Ctrl+Enter in the field does the same."
         st.form_submit_button("Use the pasted text", help=help, **about)
-    about = {"on_change": _guarded, "args": (_use_loaded, key), "help": f"At most 1 MB, in any encoding. {PRIVATE}"}
-    st.file_uploader("Or load a text file", ["txt", "md"], key=loaded, max_upload_size=2, **about)
+    about = {"on_change": _guarded, "args": (_use_loaded,), "help": f"At most 1 MB, in any encoding. {PRIVATE}"}
+    st.file_uploader("Or load a text file", ["txt", "md"], key=LOADED, max_upload_size=2, **about)
     if own and own.name == name:
-        st.text_input("Name of this text", key=kept_name, help=f"Kept in the result store. {PRIVATE}")
+        st.text_input("Name of this text", key=NAME, help=f"Kept in the result store. {PRIVATE}")
         help = f"Up to {MAX_LINKED:,} characters, the link to this view holds all of the text; else only its name."
-        about = {"on_click": _guarded, "args": (_remember, key), "icon": ":material/bookmark_add:"}
+        about = {"on_click": _guarded, "args": (_remember,), "icon": ":material/bookmark_add:"}
         st.button("Remember", help=help, **about)
         if len(own.text) > MAX_LINKED:
             st.caption("Too long for the address: without a name, it is gone after a reload.", help=PRIVATE)
     elif name in names:
-        about = {"on_click": _forget, "args": (key, name), "icon": ":material/delete:"}
+        about = {"on_click": _forget, "args": (name,), "icon": ":material/delete:"}
         st.button("Forget this text", help=f"Deletes {plain(name)} from the result store.", **about)
 
 
@@ -146,21 +145,21 @@ def _guarded(change: Callable[..., None], *arguments: object) -> None:
         st.session_state[FAULT] = str(error)
 
 
-def show_text(key: str, name: str, text: str) -> None:
-    """Makes a text the user's own, and the choice of the control `key`."""
+def show_text(name: str, text: str) -> None:
+    """Makes a text the user's own, and chooses it."""
     taken = {*_titles(), *kept.names(store())}
     name = "".join(letter for letter in name if letter.isprintable())[: kept.MAX_NAME].strip() or "A text"
     while name in taken:
         name += " (own)"
     st.session_state[OWN] = Chosen(name, text)
-    write(key, name)
-    st.session_state[f"{key}_menu"] = False  # the popover covers the result
+    write(KEY, name)
+    st.session_state[f"{KEY}_menu"] = False  # the popover covers the result
 
 
 def open_text(name: str, text: str, head: str, token: int) -> None:
     """Opens the Text screen with a text, shaded by the attention of a head that predicts this token, by its number in
     the text."""
-    show_text("text_text", name, text)
+    show_text(name, text)
     query = {"text_head": head, "text_token": str(token), "text_shade": "Attention"}
     for key, value in query.items():
         write(key, value)
@@ -168,35 +167,34 @@ def open_text(name: str, text: str, head: str, token: int) -> None:
     st.switch_page("pages/text.py", query_params=query)
 
 
-def paste_paper(key: str, where: DeltaGenerator) -> None:
-    """Draws the button that takes the passage of the paper for the choice `key`, until it is kept."""
+def paste_paper(where: DeltaGenerator) -> None:
+    """Draws the button that takes the passage of the paper, until it is kept."""
     if PAPER in kept.names(store()):
         return
     look: dict[str, Any] = {"type": "tertiary", "help": PAPER_HELP}
-    pasted = f"{key}_paper"
     with (
-        where.popover("Paste the passage of the paper", key=f"{pasted}_menu", on_change="rerun", **look),
-        st.form(f"{pasted}_form", border=False),
+        where.popover("Paste the passage of the paper", key=f"{PASTED_PAPER}_menu", on_change="rerun", **look),
+        st.form(f"{PASTED_PAPER}_form", border=False),
     ):
-        st.text_area("The passage", key=pasted, height=140, help=PRIVATE)
-        about: dict[str, Any] = {"on_click": _guarded, "args": (_keep_paper, key), "icon": ":material/check:"}
+        st.text_area("The passage", key=PASTED_PAPER, height=140, help=PRIVATE)
+        about: dict[str, Any] = {"on_click": _guarded, "args": (_keep_paper,), "icon": ":material/check:"}
         st.form_submit_button("Keep and use it", **about)
 
 
-def _keep_paper(key: str) -> None:
-    if not kept.remember(PAPER, kept.checked(st.session_state[f"{key}_paper"], "the pasted text"), store()):
+def _keep_paper() -> None:
+    if not kept.remember(PAPER, kept.checked(st.session_state[PASTED_PAPER], "the pasted text"), store()):
         st.session_state[FAULT] = f"{PAPER!r} is kept until the app ends: the result store cannot be written"
-    write(key, PAPER)
+    write(KEY, PAPER)
 
 
-def _use_pasted(key: str) -> None:
-    show_text(key, "Pasted text", kept.checked(st.session_state[f"{key}_pasted"], "the pasted text"))
+def _use_pasted() -> None:
+    show_text("Pasted text", kept.checked(st.session_state[PASTED], "the pasted text"))
 
 
-def _use_loaded(key: str) -> None:
-    if file := st.session_state[f"{key}_loaded"]:
+def _use_loaded() -> None:
+    if file := st.session_state[LOADED]:
         text, encoding = kept.guess_decoded(file.getvalue(), file.name)
-        show_text(key, file.name.removesuffix(".txt").removesuffix(".md"), text)
+        show_text(file.name.removesuffix(".txt").removesuffix(".md"), text)
         if encoding:
             st.session_state[NOTE] = f"{file.name} is not UTF-8 and was read as {encoding}, a guess."
 
@@ -206,17 +204,17 @@ def _titles() -> list[str]:
     return [passage.title for passage in passages(long=True)]
 
 
-def _remember(key: str) -> None:
-    own, name = _own_text(), st.session_state[f"{key}_name"].strip()
+def _remember() -> None:
+    own, name = _own_text(), st.session_state[NAME].strip()
     if name in _titles():
         raise HeadroomError(f"{name!r} is the title of a built-in passage; choose another name")
     if own is not None:
         if not kept.remember(name, own.text, store()):
             st.session_state[FAULT] = f"{name!r} is kept until the app ends: the result store cannot be written"
-        write(key, name)
+        write(KEY, name)
         del st.session_state[OWN]
 
 
-def _forget(key: str, name: str) -> None:
+def _forget(name: str) -> None:
     kept.forget(name, store())
-    write(key, passages()[0].title)
+    write(KEY, passages()[0].title)

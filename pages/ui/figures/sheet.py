@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from engine.views.pictures import Picture
+from engine.views.view import Part
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import to_csv
@@ -40,7 +41,11 @@ class Sheet:
         found = self.tables[name]
         return to_csv(found) if isinstance(found, pd.DataFrame) else found()
 
-    def add(self, name: str, frame: pd.DataFrame) -> None:
-        """Adds a table if it has any rows."""
-        if len(frame):
-            self.tables[name] = frame
+    def add_part(self, part: Part, name: str = "") -> Picture | None:
+        """Returns the picture of a part, if it has one, and adds it under the part's title, or another `name`, with its
+        table, which is made when it is asked for."""
+        picture = part.picture()
+        if picture is not None:
+            self.pictures[name or part.title] = picture
+        self.tables[name or part.title] = lambda: to_csv(part.frame())
+        return picture

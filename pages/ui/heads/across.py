@@ -18,6 +18,7 @@ from pages.ui.controls.many_tasks import FirstMeasured, choose_tasks, show_faile
 from pages.ui.controls.study import Setup
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, tasks_in_words
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.heads.map import clicked_on
@@ -105,11 +106,9 @@ def _draw_rankings(of: RankingReader, labels: list[str], noun: str, sheet: Sheet
     with matrix_at:
         if known.pairs(measure):
             part = rankings_part(known, labels, measure, (a, b), "pair")
-            picture = part.picture()
+            picture, key = sheet.add_part(part), f"heads_matrix {measure}"
             assert picture is not None
-            key = f"heads_matrix {measure}"
-            sheet.draw(part.title, picture, key, said, on_select=partial(_clicked, key), selection_mode="pair")
-            sheet.tables[part.title] = part.frame()
+            draw_chart(picture, key, said, on_select=partial(_clicked, key), selection_mode="pair")
         if of.has_costs and not known.costs and not presenting():
             _draw_costs_work(of, since_s)
 

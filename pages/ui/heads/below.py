@@ -21,7 +21,7 @@ from pages.ui.controls.many_tasks import local_tasks, show_failed
 from pages.ui.downloads.origin import of_grid, of_model, of_task
 from pages.ui.figures.sheet import Sheet
 from pages.ui.heads.rankings import EVEN
-from pages.ui.heads.scores import MEASURED, ScoreReader
+from pages.ui.heads.scores import LOST, MEASURED, ScoreReader
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.presentation import presenting
 from pages.ui.page.screens import draw_headline
@@ -113,7 +113,7 @@ def draw_scores(of: ScoreReader, sheet: Sheet) -> bool:
         what = of.whats(by)[0]
         if (found := of.found(what)) is not None:
             is_lost = what in ORACLES
-            title = "Accuracy lost alone" if is_lost else f"{what}, no unit"
+            title = LOST if is_lost else f"{what}, no unit"
             columns[what] = Column(title, "+.1%" if is_lost else MAGNITUDE), found.scores
     if (scores := of.induction_scores) is not None:
         columns |= {name: (column, scores.mean[name]) for name, column in COLUMNS.items()}

@@ -27,6 +27,7 @@ from pages.ui.controls.heads import KEY, open_heads_in_text
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.study import set_study
 from pages.ui.downloads.origin import of_model
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.heads.scores import MEASURED, ScoreReader
 from pages.ui.page.address import current_value
@@ -175,10 +176,9 @@ def _draw_looks(seen: HeadInText, sheet: Sheet) -> None:
 def _draw_chart(part: Part, key: str, words: str, sheet: Sheet) -> None:
     """Draws a chart without its table, which is in the downloads."""
     st.markdown(f"**{part.title}**")
-    picture = part.picture()
+    picture = sheet.add_part(part)
     assert picture is not None
-    sheet.draw(part.title, picture, key, words)
-    sheet.tables[part.title] = part.frame()
+    draw_chart(picture, key, words)
 
 
 def _draw_costs_work(card: HeadCard, n_known: int) -> None:

@@ -15,6 +15,7 @@ from pages.ui.controls.coloring import COLORINGS, COST, ESTIMATE, INDUCTION
 from pages.ui.controls.controls import one_of
 from pages.ui.controls.heads import KEY
 from pages.ui.controls.many_tasks import so_far, survey_line
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.heads.scores import ScoreReader
 from pages.ui.page.defaults import RANKING_QUESTIONS
@@ -52,13 +53,10 @@ def draw_map(of: ScoreReader, by: str, head: str, mask: Mask, sheet: Sheet) -> b
     """Draws the map by what is stored; returns whether there is one."""
     part = read_map(of, by, head, mask)
     if part is not None:
-        sheet.tables["Heads"] = part.frame()
-        picture = part.picture()
+        picture = sheet.add_part(part, "Heads")
         assert picture is not None
         words = "; ".join(f"{row['name']}: {row['text']}" for row in part.first(4))
-        sheet.draw(
-            "Heads", picture, f"{MAP} {by}", f"Highest: {words}.", on_select=_clicked_in(by), selection_mode="head"
-        )
+        draw_chart(picture, f"{MAP} {by}", f"Highest: {words}.", on_select=_clicked_in(by), selection_mode="head")
         if not presenting():
             st.caption(CAPTIONS[by] + OUTLINED * (of.induction_scores is not None))
     return part is not None

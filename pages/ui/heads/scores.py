@@ -1,12 +1,9 @@
 """The scores that color the map of heads: what each costs alone, an estimate of that, or induction; and the work that
 measures them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from engine.heads.induction import InductionScores, induction
 from engine.importance.criteria import CRITERIA, MEASURED_BY
@@ -129,8 +126,3 @@ class ScoreReader:
         takes_s = first.takes_s(by_size=True)
         is_short = first.under_way or (takes_s is not None and takes_s <= first_figure_s())
         return ESTIMATE if is_short else INDUCTION
-
-
-def induction_heads(found: InductionScores | None) -> Sequence[int]:
-    """Returns the induction heads by flat index; () if they are not known."""
-    return () if found is None else tuple(np.flatnonzero(found.is_induction_head).tolist())

@@ -1,9 +1,7 @@
 """Formats of numbers, and tables as files, the same on every screen."""
 
 import math
-import os
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -90,9 +88,3 @@ def pruned_counts(mask: Mask) -> str:
     """Returns how much a mask prunes, such as "4 heads and 1 FFN", or ""."""
     counts = ((mask.n_heads_pruned, "head"), (mask.n_ffns_pruned, "FFN"))
     return " and ".join(f"{n:,} {noun}{'s' * (n > 1)}" for n, noun in counts if n)
-
-
-def shared_prefix(names: Sequence[str]) -> int:
-    """Returns the length of the beginning that all names share, up to an underscore."""
-    n = len(os.path.commonprefix([*names]).rpartition("_")[0])
-    return n + 1 if n else 0

@@ -16,13 +16,13 @@ from engine.views.view import Part, View, plain_text
 from pages.ui.controls.controls import folded
 from pages.ui.downloads import footer
 from pages.ui.downloads.origin import Origin
-from pages.ui.figures.drawing import draw_table
+from pages.ui.figures.drawing import draw_chart, draw_table
 from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import show_error
 from pages.ui.page.screens import draw_headline, screen_in
-from pages.ui.page.tables import plain, to_csv
+from pages.ui.page.tables import plain
 from pages.ui.page.work import Work, live
 
 MEASURE_HELP = "Runs in the background. Finished parts are kept."
@@ -144,13 +144,12 @@ def _lines(view: View) -> list[list[Part]]:
 
 def draw_part(part: Part, key: str, finding: str, sheet: Sheet) -> None:
     """Draws a part's chart with its table folded under it, or its table alone, and adds both to the sheet."""
-    sheet.tables[part.title] = lambda: to_csv(part.frame())
-    picture = part.picture()
+    picture = sheet.add_part(part)
     st.markdown(f"**{plain(part.title)}**")
     if picture is None:
         draw_table_of(part)
         return
-    sheet.draw(part.title, picture, f"chart {key}", f"{part.title}. {part.caption or finding}")
+    draw_chart(picture, f"chart {key}", f"{part.title}. {part.caption or finding}")
     if part.caption:
         st.caption(part.caption)
     if not presenting():

@@ -5,7 +5,6 @@ needed. What comes after it is faint.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -15,7 +14,7 @@ from engine.views.pictures import Picture
 from engine.views.view import Part
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
-from pages.ui.page.tables import plain, to_csv
+from pages.ui.page.tables import plain
 
 MOMENT = "training-moment"  # the id of a field in the page with the tokens at the slider's position
 LATER = 0.2  # opacity of what comes after the marker
@@ -27,18 +26,12 @@ def draw_parts(parts: Sequence[Part], names: Sequence[str], sheet: Sheet) -> Non
         line = parts[first : first + len(names)]
         st.markdown(line[0].caption)
         for part, name, at in zip(line, names, st.columns(len(names), gap="medium"), strict=True):
-            picture = part.picture()
+            picture = sheet.add_part(part)
             assert picture is not None
-            sheet.pictures[part.title] = picture
-            sheet.tables[part.title] = partial(_table, part)
             with at:
                 if not first:
                     st.markdown(f"**{plain(name)}**")
                 draw_chart(with_marker(picture), f"training {part.title}", f"{part.title}. {part.caption}")
-
-
-def _table(part: Part) -> bytes:
-    return to_csv(part.frame())
 
 
 def with_marker(picture: Picture) -> Picture:

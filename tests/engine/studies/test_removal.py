@@ -1,7 +1,5 @@
 """The induction heads removed at once: found by a rule from the scores, beside as many others, each line recounted."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -97,7 +95,10 @@ def test_heads_removed_one_by_one_lose_what_the_oracle_says(session, tiny_opt):
     target, task = session.target(LoadSpec(str(tiny_opt), "fp32")), TaskSpec("demo_copy", 0, "train")
     questions = select(get_requests(task, None, session.store), 16, "stratified")
     by_oracle = 100 * final(importance(target, questions, "heads-oracle").run(session)).scores.ravel()
-    found = final(without_heads(target, task, (5, 0, 3), 16, each_alone=True).run(session))
-    assert [-each.points for each in found.alone] == pytest.approx(by_oracle[[5, 0, 3]])
+    right = {
+        gone: final(evaluation(target, questions, without(target.shape, gone)).run(session)).correct.mean()
+        for gone in ((), (5,), (0,), (3,))
+    }
+    assert [100 * (right[()] - right[head,]) for head in (5, 0, 3)] == pytest.approx(by_oracle[[5, 0, 3]])
     together = final(without_heads(target, task, (5, 0, 3), 16).run(session))
-    assert together == replace(found, alone=()) and len(found.draws) == module.N_DRAWS
+    assert together.removed.full == right[()] and len(together.draws) == module.N_DRAWS
