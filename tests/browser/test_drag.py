@@ -228,7 +228,7 @@ def test_keys_and_the_number_field(page, address):
     expect(slider(page)).to_have_attribute("aria-valuetext", re.compile("^100%"))
     settled_figure(page, heads=n_at(100), questions=32)
     assert slider(page).evaluate("input => input.getRootNode().activeElement === input"), "the focus stays"
-    field = page.get_by_role("spinbutton", name=HEADS)
+    field = page.get_by_role("spinbutton", name=HEADS).and_(page.locator(".box"))
     expect(field).to_have_value("100")
     field.fill("43")
     field.press("Enter")

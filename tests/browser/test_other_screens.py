@@ -31,7 +31,7 @@ def test_a_link_opens_that_head_and_its_address_holds(page, address, another_tab
 
 
 def test_a_color_bar_stays_when_a_control_changes_the_address(page, address):
-    tasks = "heads_tasks=demo_pet&heads_tasks=demo_label&heads_shots=0"
+    tasks = "heads_tasks=demo_cloze&heads_tasks=demo_label&heads_shots=1"
     page.goto(f"{address}/heads?precision=fp32&heads_tab=Across+tasks&{tasks}")
     bars = page.locator('[data-testid="stVegaLiteChart"] svg.marks [fill^="url("]')
     measure = keyed(page, "measure rankings heads-one-divisor").get_by_role("button")

@@ -133,7 +133,7 @@ def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
     assert page.locator(f"{TEXT} span").first.evaluate("span => span.mark") == "the same element"
     assert page.locator(f"{TEXT} .better").count() and page.locator(f"{TEXT} .worse").count()
     await_mark(page, "losses", "measured", heads=n_at(100))
-    expect(page.locator(".legend")).to_have_text(re.compile("better .*−4.*\\+4 nats.*worse"))
+    expect(page.locator(f".reading:has({TEXT}) .legend")).to_have_text(re.compile("better .*−4.*\\+4 nats.*worse"))
 
 
 def test_the_address_brings_everything_back(page, address, another_tab):

@@ -1,4 +1,5 @@
-// Runs before Streamlit: sets its server's address, and makes one history entry for each action of the user.
+// Runs before Streamlit: sets its server's address, makes one history entry for each action of the user, and reloads a
+// page that went blank.
 
 // Streamlit would look for its server below the screen's own path first: a 404 for each direct link.
 window.__streamlit = { BACKEND_BASE_URL: new URL(".", location.href).href };
@@ -32,3 +33,19 @@ window.__streamlit = { BACKEND_BASE_URL: new URL(".", location.href).href };
   history.pushState = write(false)
   history.replaceState = write(true)
 })()
+
+// An error in Streamlit's front end removes the whole page. The address holds its controls: reload, but never in a loop.
+document.addEventListener("DOMContentLoaded", () => {
+  const RELOADED = "headroom reloaded", SOUND_MS = 60_000, root = document.getElementById("root")
+  new MutationObserver(() => {
+    if (root.childElementCount) return
+    if (Date.now() > Number(sessionStorage.getItem(RELOADED)) + SOUND_MS) {
+      sessionStorage.setItem(RELOADED, Date.now())
+      location.reload()
+    } else {
+      const line = document.createElement("p")
+      line.textContent = "The page failed twice within a minute. Reload it to continue."
+      root.append(line)
+    }
+  }).observe(root, { childList: true })
+})

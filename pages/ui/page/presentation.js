@@ -1,6 +1,5 @@
-// Light or dark, a reload of a page that went blank, and the presenter's bar: it steps through saved views and hears arrow keys and a clicker.
+// Light or dark, and the presenter's bar: it steps through saved views and hears arrow keys and a clicker.
 const AT = "headroom view", UNNAMED = "1", LOOK = "headroom look", DARK = "prefers-color-scheme: dark"
-const RELOADED = "headroom reloaded", SOUND_MS = 60_000
 const SPOKEN_FOR = "input, textarea, select, [contenteditable=true], [role=slider], [role=listbox], [role=combobox], " +
   "[role=radio], [role=tab], [role=grid], [role=group], [role=dialog]"
 const LOOKS = ["font", "text-color", "background-color", "border-color", "primary-color", "base-radius"].map(name => `--st-${name}`)
@@ -8,7 +7,6 @@ const LOOKS = ["font", "text-color", "background-color", "border-color", "primar
 export default function ({ data, parentElement }) {
   const home = parentElement.querySelector(".home"), page = window
   const root = home.stage ??= home.querySelector(".stage")
-  reloadIfBlank()
   mendPage() // of streamlit_internals.js
   fitSlide(data.presenting)
   page.headroomHere = data.here // the page that the server is drawing
@@ -86,24 +84,6 @@ function placeBar(home, root, presenting) {
     within.adoptedStyleSheets = ours.adoptedStyleSheets
     within.replaceChildren(...[...ours.querySelectorAll("style")].map(each => each.cloneNode(true)), root)
   }
-}
-
-// An error in Streamlit's front end removes the whole page. The address holds its controls: reload, but never in a loop.
-function reloadIfBlank() {
-  const root = document.getElementById("root")
-  if (!root || window.headroomRoot === root) return
-  window.headroomRoot = root
-  new MutationObserver(() => {
-    if (root.childElementCount) return
-    if (Date.now() > Number(sessionStorage.getItem(RELOADED)) + SOUND_MS) {
-      sessionStorage.setItem(RELOADED, Date.now())
-      location.reload()
-    } else {
-      const line = document.createElement("p")
-      line.textContent = "The page failed twice within a minute. Reload it to continue."
-      root.append(line)
-    }
-  }).observe(root, { childList: true })
 }
 
 // As the browser's own back and forward: Streamlit then takes every control from the address, without a reload. What was

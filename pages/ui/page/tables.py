@@ -1,10 +1,10 @@
 """Formats of numbers, and tables as files, the same on every screen."""
 
+from __future__ import annotations
+
 import math
 import re
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
@@ -13,6 +13,9 @@ from engine.views.words import p_in_words as p_in_words
 from engine.views.words import percent as percent
 from engine.views.words import plain as plain
 from engine.views.words import visible as visible
+
+if TYPE_CHECKING:  # words of the first screenful need no pandas
+    import pandas as pd
 
 RANK_TITLE = "Rank (1 = most important)"  # on every screen, in tables, tooltips and axes
 MOST_WRITTEN = 2000  # rows: more would delay the page
