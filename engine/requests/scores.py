@@ -32,9 +32,9 @@ from engine.requests.fields import choice, names_of, number, output, string
 from engine.requests.output import ARRAYS, TABLES, file_of, scores_file, scores_table, table_file
 from engine.studies.compare import ALONG, COMPARED, SEEDS, TENTHS, ComparedCriteria, Comparing, areas, comparison
 from engine.studies.surveys import StudySettings
-from engine.views.criteria import criteria_view
 from engine.views.importance import importance_view, layers_view
 from engine.views.induction import induction_view
+from engine.views.sweep import criteria_view
 from engine.views.words import counted
 
 OUT = "output file: .npz, .csv or .parquet"

@@ -3,18 +3,18 @@
 `view`: `View`, `Part`, `Column`, and a view as text
 `words`: a number with its interval in words
 `kit`: the forms of charts: intervals, bars, curves, map of heads, matrix, scatter of heads
+`text_picture`: a text with its tints as a chart
 `pictures`: charts as data, and as files
 `colors`: the colors that are not the theme's
 `accuracy`: accuracy on a task, of a model or of two, and next to published values
 `estimates`: estimates of accuracy, and how far they can be trusted
 `questions`: questions with the answers of models
 `importance`: scores of heads, FFNs or layers
-`criteria`: pruning criteria compared with random orders
 `induction`: induction scores of heads
 `correlation`: how far rankings of tasks agree
 `mechanisms`: what in-context learning loses without kinds of heads
 `pruned`: an exported model, its speed and memory, and the perplexity of a text
-`sweep`: accuracy over tasks and levels, and a study's statements
+`sweep`: accuracy over tasks and levels, criteria compared by it, and a study's statements
 `heads`: what one head does, and what ideal patterns leave
 `corpus`: where heads look in a corpus
 `training`: a run of training, and its snapshots

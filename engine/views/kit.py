@@ -22,6 +22,7 @@ CURVES_PX, SCATTER_PX, LINES_PX, PATTERN_PX = 320, 380, 150, 240
 MOST_POINTS, MOST_NUMBERS, MOST_SERIES = 200, 150, 12  # drawn on a line; written on cells; named in a legend
 CELLS_PX, NUMBER_PX = 700, 28  # of all cells side by side in a part as wide as the page, and of a number on one
 LEGEND_PX, SLANTED_PX = 50, 60  # under a chart that has no room for it at the side; of labels that are turned
+LABEL_PX = 20  # between two labels that are turned
 MOST_LETTERS = 90  # on an axis without turning its labels
 CROSS = "M-1,-1L1,1M-1,1L1,-1"
 
@@ -67,7 +68,7 @@ def curves(
     if by:
         encoding["color"] = _series(part, by, roles or {})
     point = len(part.rows) < MOST_POINTS
-    line = {"mark": {"type": "line", "point": point}, "encoding": encoding | {"tooltip": _tips(part)}}
+    line = {"mark": {"type": "line", "point": point}, "encoding": encoding | {"tooltip": tips(part)}}
     layers: list[dict[str, Any]] = []
     if low:
         band = {"y": _number(part, low, scale) | {"title": part.column(y).title}, "y2": {"field": high}}
@@ -146,7 +147,7 @@ def head_map(
     encoding = {
         "x": across,
         "y": {"field": "layer", "type": "ordinal", "title": "Layer", "axis": axis},
-        "tooltip": _tips(part),
+        "tooltip": tips(part),
     }
     layers = [_cells(part, shade or value, signed, outlined, not shade) | _click(selects, "name")]
     if crosses:
@@ -163,12 +164,13 @@ def head_map(
 def matrix(part: Part, x: str, y: str, value: str, signed: bool = False, selects: str = "") -> Picture:
     """A cell for each row, colored by `value`: around 0 if it is `signed`; its number is written on it if there is
     room. `selects`: the name of the selection by a click, of the fields `x` and `y`; the `selected` row has a ring."""
-    n_down = len({row[y] for row in part.rows})
+    n_down, n_across = len({row[y] for row in part.rows}), len({row[x] for row in part.rows})
+    skips = n_across * LABEL_PX > CELLS_PX * part.width
     is_long = sum(map(len, {str(row[x]) for row in part.rows})) > MOST_LETTERS * part.width
     encoding = {
-        "x": _ordinal(part, x) | {"axis": {"labelOverlap": True, "labelAngle": -35 * is_long, "labelLimit": 160}},
+        "x": _ordinal(part, x) | {"axis": {"labelOverlap": skips, "labelAngle": -35 * is_long, "labelLimit": 160}},
         "y": _ordinal(part, y) | {"axis": {"labelOverlap": True, "labelLimit": 200}},
-        "tooltip": _tips(part),
+        "tooltip": tips(part),
     }
     layers = [_cells(part, value, signed, "") | _click(selects, x, y), *_numbers(part, x, value, value)]
     layers += _ring() if selects else []
@@ -198,7 +200,7 @@ def pattern(part: Part, n: int) -> Picture:
         },
         "x2": {"field": "x2"},
         "y2": {"field": "y2"},
-        "tooltip": _tips(part),
+        "tooltip": tips(part),
     }
     shade = {"field": "attention", "type": "quantitative", "legend": None}
     roots = {"domain": [0, 1], "type": "sqrt"}  # shares of a few percent are visible
@@ -219,7 +221,7 @@ def pattern(part: Part, n: int) -> Picture:
 
 def scatter(part: Part, x: str, y: str, color: str = "layer") -> Picture:
     """A point for each row, such as a head, colored by its layer or another number."""
-    encoding = {"x": _number(part, x, {"zero": False}), "y": _number(part, y, {"zero": False}), "tooltip": _tips(part)}
+    encoding = {"x": _number(part, x, {"zero": False}), "y": _number(part, y, {"zero": False}), "tooltip": tips(part)}
     scale = {"range": list(LAYERS), "interpolate": "lab"}
     encoding["color"] = {"field": color, "type": "quantitative", "title": part.column(color).title, "scale": scale}
     mark = {"type": "point", "filled": True, "size": 55, "opacity": 0.8}
@@ -230,7 +232,7 @@ def _rows(part: Part, y: str, layers: Sequence[Mapping[str, Any]]) -> Picture:
     """A chart with a line for each row."""
     n = len({row[y] for row in part.rows})
     axis = {"labelLimit": 320, "labelFlush": False, "title": part.column(y).title, "ticks": False, "domain": False}
-    encoding = {"y": {"field": y, "type": "nominal", "sort": None, "axis": axis}, "tooltip": _tips(part)}
+    encoding = {"y": {"field": y, "type": "nominal", "sort": None, "axis": axis}, "tooltip": tips(part)}
     return _picture(part, layers, encoding, {"height": max(2, n) * ROW_PX + AXIS_PX})
 
 
@@ -242,11 +244,11 @@ def _picture(
     more: Mapping[str, list[dict[str, Any]]] | None = None,
 ) -> Picture:
     template = {"data": {"name": "rows"}, "layer": list(layers), "encoding": encoding, **look, "config": WRITTEN}
-    return Picture(template, {"rows": [{name: _plain(each) for name, each in row.items()} for row in part.rows],
+    return Picture(template, {"rows": [{name: json_value(each) for name, each in row.items()} for row in part.rows],
                               **(more or {})})  # fmt: skip
 
 
-def _plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """The value as JSON has it: None for a number that is undefined."""
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -272,7 +274,7 @@ def _ordinal(part: Part, field: str) -> dict[str, Any]:
     return {"field": field, "type": "ordinal", "title": part.column(field).title} | order
 
 
-def _tips(part: Part) -> list[dict[str, Any]]:
+def tips(part: Part) -> list[dict[str, Any]]:
     """The tooltip: every column of the table."""
     return [_tip(part, name) for name in part.shown]
 

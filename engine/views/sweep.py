@@ -1,4 +1,4 @@
-"""Accuracy over tasks and pruning levels, and which statements of a paper hold."""
+"""Accuracy over tasks and pruning levels, criteria compared by it, and which statements of a paper hold."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,8 @@ from typing import Any
 from engine.importance.rankings_of import Axis
 from engine.questions.requests import TaskSpec
 from engine.statistics import Paired, Statement, detectable, mcnemar, smallest_clear
+from engine.studies.compare import BETTER, Area, ComparedCriteria
+from engine.studies.compare import RANDOM as RANDOM_ORDERS
 from engine.studies.statements import AT_CHANCE, SMALL_LOSS, BreakPoint
 from engine.studies.surveys import in_words, shots_in_words
 from engine.studies.sweeps import SweepRow, Swept
@@ -17,7 +19,7 @@ from engine.views.view import Column, Part, View, interval
 from engine.views.words import NOUNS, Effect, counted, listed, not_measured, number, percent, plain
 
 OTHER: dict[Axis, Axis] = {"heads": "ffns", "ffns": "heads"}
-TITLES = {"heads": "Heads pruned", "ffns": "FFNs pruned"}
+TITLES = {"heads": "Heads pruned", "ffns": "FFNs pruned", "both": "Heads and FFNs pruned"}
 MEAN, RANDOM = "mean of tasks", "random orders, mean"
 ORDERS = {"own": "own order", "aggregate": "other tasks' order", "rescored": "order rescored at each step"}
 
@@ -219,3 +221,64 @@ def statements_view(found: Sequence[Statement], failed: Mapping[TaskSpec, str], 
     where = [f"Tables, figures and report.html are in {folder}"] if folder else []
     rows = [asdict(each) for each in found]
     return View(finding, [Part("Statements", rows, columns)], [*where, *_not_measured(failed)])
+
+
+AREAS = {
+    "criterion": Column("Criterion"),
+    "area": Column("Mean accuracy over levels", ".1%"),
+    **interval(".1%"),
+    "gain": Column("Above random", "+.1%"),
+    **interval("+.1%", "gain_"),
+    "beats": Column("Random orders beaten"),
+    "verdict": Column("Verdict"),
+}
+
+
+def criteria_view(found: ComparedCriteria, ranked: Sequence[Area]) -> View:
+    """Which criteria are better than random orders, and the accuracies of each at every level."""
+    areas = [asdict(each) | {"verdict": each.verdict} for each in ranked]
+    columns = {"order": Column("Order"), "level": Column(TITLES[found.comparing.axis], ".0%"),
+               "acc": Column("Questions right", ".1%")}  # fmt: skip
+    chance = {"chance": found.chance} if found.chance else {}
+    draw = partial(
+        kit.curves, x="level", y="acc", by="order", low="lowest", high="highest", rules=chance,
+        roles={"random": RANDOM_ORDERS}, share=True,
+    )  # fmt: skip
+    on = f"on {found.comparing.task.name}, {counted(found.n, 'question')}"
+    better = [each.criterion for each in ranked if each.verdict == BETTER]
+    if not ranked:
+        finding = f"**Nothing can be compared with random orders** {on}: none was measured."
+    elif better:
+        finding = f"**{listed(better)} {'keeps' if len(better) == 1 else 'keep'} clearly more accuracy than random "
+        finding += f"orders** {on}: {better[0]} {percent(ranked[0].area)} on average over the levels."
+    else:
+        finding = f"**No criterion keeps clearly more accuracy than random orders** {on}; {ranked[0].criterion} keeps "
+        finding += f"most, {percent(ranked[0].area)} on average over the levels."
+    notes = not_measured(found.failed)
+    parts = [
+        Part("Mean accuracy over the levels", areas, AREAS),
+        Part("Accuracy at each level", _criteria_curves(found), columns, draw),
+    ]
+    return View(finding, parts, notes, on_slide=2)
+
+
+def _criteria_curves(found: ComparedCriteria) -> list[dict[str, Any]]:
+    """A row for each criterion and level, and for the mean of the random orders with their range."""
+    levels = [level / 1000 for level in found.comparing.levels]
+    rows = [
+        {"order": curve.criterion, "level": level, "acc": float(acc)}
+        for curve in found.curves
+        if curve.criterion != RANDOM_ORDERS
+        for level, acc in zip(levels, curve.acc, strict=True)
+    ]
+    random = zip(levels, zip(*(curve.acc.tolist() for curve in found.random), strict=True), strict=True)
+    return rows + [
+        {
+            "order": RANDOM_ORDERS,
+            "level": level,
+            "acc": sum(each) / len(each),
+            "lowest": min(each),
+            "highest": max(each),
+        }
+        for level, each in random
+    ]

@@ -2,22 +2,23 @@
 
 import io
 import json
+import math
 import zipfile
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from engine.views.pictures import to_svg
+from engine.views.text_picture import COLUMNS, FULL_OPACITY, text_picture
+from engine.views.view import Column, Part
 from pages.ui.downloads import exports
 from pages.ui.downloads import footer as closing
-from pages.ui.figures.text_picture import COLUMNS, FULL_OPACITY, text_picture
 from pages.ui.prune.panels.exports import free_name
 from tests.pages.conftest import settled
 
 SCREENS = {
     "": ({"heads": "40", "order": "random"}, ""),
-    "heads": ({"heads_color": "Induction"}, "Measure induction"),
+    "heads": ({"colors": "Induction"}, "Measure induction"),
     "text": (
         {"text_text": "Privet Drive, twice", "mask": "L0H1", "text_head": "L0H1", "text_shade": "Attention"},
         "Measure",
@@ -77,8 +78,9 @@ def test_the_page_of_a_text_says_how_both_models_write_on(sheet_of):
 
 def test_a_text_is_set_with_every_letter_once_and_no_line_too_long():
     pieces = ["A", " first", "\n\n", " line", " ", "of" * 70, "\n", "山川", " e\u0301", " end."]
-    frame = pd.DataFrame({"piece": pieces, "token": pieces, "value": [0.0, 1, -2, 3, None, 9, 0, 1, 1, 1]})
-    drawn = text_picture(frame, "value", 4.0, ("less", "more"), "token:N|Token")
+    values = [0.0, 1, -2, 3, math.nan, 9, 0, 1, 1, 1]
+    rows = [{"piece": piece, "token": piece, "value": value} for piece, value in zip(pieces, values, strict=True)]
+    drawn = text_picture(Part("Text", rows, {"token": Column("Token")}), "value", 4.0, ("less", "more"))
     spans = drawn.datasets["spans"]
     said = "".join(span["letters"] for span in spans)
     assert said.replace(" ", "") == "".join(pieces).replace("\n", "").replace(" ", "")

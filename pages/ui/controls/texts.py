@@ -20,7 +20,6 @@ from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import hold, write
 
 OWN, FAULT, NOTE = "own_text", "own_text_fault", "own_text_note"
-OWN_FILE = "`text.txt` stands for your own text, saved as a file."  # under a command
 PRIVATE = "It never leaves this computer."
 KEY, LINKED = "text_text", "text_own"  # query parameters: the name of the text, and a short one of the user's own
 PASTED, LOADED, NAME, PASTED_PAPER = (f"{KEY}_{of}" for of in ("pasted", "loaded", "name", "paper"))  # controls

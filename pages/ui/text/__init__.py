@@ -1,5 +1,6 @@
 """Text screen: one text, token by token, as the full and the pruned model read it.
 
+`setting`: what the controls are set to, with the models known
 `reading`: one setting of the screen, and the jobs that measure its losses
 `tables`: the losses as tables and sentences
 `view`: the text, drawn again while it is measured

@@ -53,11 +53,11 @@ def names_of(heads: Sequence[Head]) -> list[str]:
     return [f"L{layer}H{head}" for layer, head in heads]
 
 
-def looks_of(x: TextState, heads: Sequence[Head], read: ReadSoFar) -> Measurement[Looks] | None:
-    """Returns where these heads of the full model look. None without heads, and for a chat or a single token."""
-    if not heads or x.is_chat or read.full is None or read.full.n_total < 2:
+def looks_of(x: TextState, read: ReadSoFar) -> Measurement[Looks] | None:
+    """Returns where the chosen heads of the full model look. None without heads, and for a chat or a single token."""
+    if not x.heads or x.is_chat or read.full is None or read.full.n_total < 2:
         return None
-    return _looks(x.whole.target, x.text, heads)
+    return _looks(x.whole.target, x.text, x.heads)
 
 
 def known_looks(run: TextRun, wanted: Measurement[Looks], read: ReadSoFar, is_shown: bool) -> Looks | None:

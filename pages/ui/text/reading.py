@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from engine.demo import Landmark
+from engine.heads.attention import Head
+from engine.heads.induction import InductionScores
 from engine.importance.rankings_of import Orders, Pruning, orders_from, orders_of
 from engine.importance.rules import Evidence
 from engine.measurement import Measurement
@@ -53,8 +55,11 @@ class TextState:
     `is_chat`: the text is a message of the user, in each model's chat template
     `data_dir`: folder of task data
     `full`: the model that the pruned one is compared with
-    `whole`: the sidebar's model before it is pruned
-    `pruning`: of the sidebar's model
+    `whole`: the study's model before it is pruned
+    `pruning`: of the study's model
+    `known`: its induction scores, if they are measured
+    `heads`: of which the attention is shown
+    `shade`: what colors the tokens
     """
 
     name: str
@@ -66,6 +71,19 @@ class TextState:
     full: Side
     whole: Side
     pruning: Pruning
+    known: InductionScores | None
+    heads: tuple[Head, ...]
+    shade: str
+
+    @property
+    def models(self) -> tuple[Any, ...]:
+        """Returns the text and the two models that read it."""
+        return self.text, self.is_chat, self.full.target.spec, self.whole.target.spec
+
+    @property
+    def alone(self) -> "TextState":
+        """Returns the setting without another model."""
+        return replace(self, full=self.whole)
 
     @property
     def known_order(self) -> Orders | None:
@@ -75,7 +93,7 @@ class TextState:
         return orders_from(self.whole.target.shape, self.pruning.ranking, Evidence())
 
     def pruned(self, orders: Orders) -> Side:
-        """Returns the sidebar's model with what these orders and the typed mask prune."""
+        """Returns the study's model with what these orders and the typed mask prune."""
         return replace(self.whole, mask=self.pruning.mask(orders))
 
     def losses(self, side: Side) -> Measurement[TokenLosses]:
@@ -105,6 +123,11 @@ class TextRun:
     def __init__(self) -> None:
         self.since_s = time.monotonic()
         self.waiting: dict[str, Work[Any]] = {}
+
+    def pruned(self, x: TextState) -> Side | None:
+        """Returns the pruned model once its order is known, and starts what is missing of the full one's losses."""
+        _, orders = self.losses(x, FULL, x.full), self.order(x)
+        return None if orders is None else x.pruned(orders)
 
     def order(self, x: TextState) -> Orders | None:
         """Returns the pruning orders if they are available soon, else None."""

@@ -14,8 +14,8 @@ from engine.composed import ComposedRun, composed
 from engine.heads.logit_lens import LogitLens, logit_lens
 from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
-from engine.requests import ContinuePrompt, MeasureLens, Result
-from engine.requests.texts import continuation_table
+from engine.requests import ContinuePrompt, MeasureAttention, MeasureLens, Request, Result
+from engine.requests.texts import attention_file, continuation_table
 from engine.studies.one_head import AROUND
 from engine.texts.incontext import MIN_TOKENS, MeanOverTexts, icl_change, icl_score
 from engine.texts.passages import LOG_BOOKS, Source, text_digest, texts_of
@@ -24,13 +24,17 @@ from engine.timing.workload import CHARACTERS_A_TOKEN
 from engine.views.texts import BY_INDEX, SERIES, by_index_part, gain_in_words, token_lens_view
 from engine.views.words import percent
 from pages.ui.controls.controls import folded
-from pages.ui.downloads.origin import of_model
+from pages.ui.downloads.origin import Origin, of_model, ranking_part
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.token_text import written_on
+from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import number, plain, visible
 from pages.ui.sections.section import Section, draw_part, draw_section
+from pages.ui.text import tables
+from pages.ui.text.looks import names_of
 from pages.ui.text.reading import Side, TextState
+from pages.ui.text.view import FULL_NATS, TextView
 
 N_WINDOWS = LOG_BOOKS.n_texts  # enough for a clear interval, few enough to be read at once
 MOST_READ = N_WINDOWS * MIN_TOKENS * CHARACTERS_A_TOKEN  # characters
@@ -63,14 +67,14 @@ class Read:
     pruned."""
 
     x: TextState
-    side: Side  # the sidebar's model with what is pruned
+    side: Side  # the study's model with what is pruned
     full: TokenLosses
     pruned: TokenLosses | None
     token: int | None
 
     @property
     def masks(self) -> dict[str, Mask]:
-        """Returns the masks of the sidebar's model, by series."""
+        """Returns the masks of the study's model, by series."""
         masks = {SERIES["full"]: Mask.full(self.side.target.shape)}
         return masks if self.side.mask.is_full else masks | {SERIES["masked"]: self.side.mask}
 
@@ -80,7 +84,28 @@ class Read:
         return self.full.n_total >= MIN_TOKENS and not self.x.is_chat
 
 
-def draw_below(read: Read, frame: pd.DataFrame, sheet: Sheet, since_s: float) -> list[Section]:
+def draw_below(view: TextView) -> tuple[Origin, Sheet]:
+    """Draws what is below a text that both models have read; returns what the screen's downloads are made of."""
+    x, side, full, pruned = view.x, view.side, view.first.full, view.first.pruned
+    assert full is not None and side is not None
+    frame, token = tables.token_frame(full, pruned), int(view.asked[0] or 0) - 1
+    read = Read(x, side, full, pruned, token if 0 <= token < len(full) else None)
+    sheet = Sheet({"Text": partial(tables.tinted_text, frame, full, FULL_NATS)}, {"Losses by token": frame})
+    sheet.says.append(tables.finding(full, pruned, view.without(side))[0])
+    requests: list[Request] = [x.request(side)]
+    measured: dict[str, Measurement[Any]] = {"Full model": x.losses(x.full), "Pruned model": x.losses(side)}
+    measured |= ranking_part(side.target, x.pruning, x.data_dir)
+    if view.looks is not None and view.wanted is not None:
+        heads = ",".join(names_of(x.heads))
+        requests.append(MeasureAttention(**of_model(side.target), **x.named, heads=heads, out="attention.csv"))
+        measured["Attention"], sheet.tables["Attention"] = view.wanted, partial(attention_file, ".csv", *view.looks)
+    for section in () if presenting() else _draw_sections(read, frame, sheet, view.run.since_s):
+        requests.append(section.request)
+        measured[section.title] = section.measured
+    return Origin("Text", requests, measured, x.in_words(side, full.n_total), f"{x.name}, {side.name}"), sheet
+
+
+def _draw_sections(read: Read, frame: pd.DataFrame, sheet: Sheet, since_s: float) -> list[Section]:
     """Draws all of them; returns the sections that are open. `frame` of `tables.token_frame`."""
     draw, opened = partial(draw_section, "text", sheet=sheet, since_s=since_s), list[Section]()
     left, right = st.columns(2, gap="large")

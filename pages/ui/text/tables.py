@@ -10,7 +10,8 @@ import pandas as pd
 from engine.demo import Landmark
 from engine.texts.tokenloss import TokenLosses, repeated_tokens, same_tokens
 from engine.views.pictures import Picture
-from pages.ui.figures.text_picture import text_picture
+from engine.views.text_picture import text_picture
+from engine.views.view import Column, Part
 from pages.ui.figures.token_text import LOSS_NATS, PART_TOKENS
 from pages.ui.page.tables import number, probability, visible, whole_percent
 
@@ -35,12 +36,13 @@ def token_frame(full: TokenLosses, pruned: TokenLosses | None) -> pd.DataFrame:
 
 def tinted_text(frame: pd.DataFrame, full: TokenLosses, full_nats: float) -> Picture:
     """Returns the text with its tints as a picture; `frame` of `token_frame`."""
-    shown = frame.assign(piece=full.pieces[: len(frame)])
-    tips = ["token:N|Token", "loss_full_nats:Q|Loss, nats|.3f"]
-    if "change_nats" not in frame:
-        return text_picture(shown, "loss_full_nats", LOSS_NATS, ("loss of the full model",), *tips)
-    tips += ["loss_pruned_nats:Q|Pruned, nats|.3f", "change_nats:Q|Change, nats|+.3f"]
-    return text_picture(shown, "change_nats", full_nats, ("better when pruned", "worse"), *tips)
+    rows: list[Any] = frame.assign(piece=full.pieces[: len(frame)]).to_dict("records")
+    columns = {"token": Column("Token"), "loss_full_nats": Column("Loss, nats", ".3f")}
+    tints: dict[str, Any] = {"value": "loss_full_nats", "full": LOSS_NATS, "signs": ("loss of the full model",)}
+    if "change_nats" in frame:
+        columns |= {"loss_pruned_nats": Column("Pruned, nats", ".3f"), "change_nats": Column("Change, nats", "+.3f")}
+        tints = {"value": "change_nats", "full": full_nats, "signs": ("better when pruned", "worse")}
+    return text_picture(Part("Text", rows, columns), **tints)
 
 
 def extended(pruned: TokenLosses, full: TokenLosses) -> TokenLosses:

@@ -1,4 +1,4 @@
-"""The text of the Text screen, token by token: its controls, and what is drawn again while it is measured."""
+"""The text of the Text screen, token by token: what is drawn again while it is measured."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -6,16 +6,15 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from engine.heads.attention import Head
-from engine.heads.induction import InductionScores
+from engine.measurement import Measurement
 from engine.texts.tokenloss import have_same_tokens
 from pages.ui.figures.empty import unread_text
 from pages.ui.figures.token_text import ATTENTION, CHANGE, LOSS, WORDS, component_data, looks_data, token_text
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.tables import pruned_counts
 from pages.ui.text import tables
-from pages.ui.text.looks import HEADS, Looks, combined, names_of, turn
-from pages.ui.text.reading import ReadSoFar, Side, TextRun, TextState, read_so_far
+from pages.ui.text.looks import HEADS, Looks, combined, known_looks, looks_of, names_of, turn
+from pages.ui.text.reading import PRUNED, ReadSoFar, Side, TextRun, TextState, read_so_far
 
 SHADE = {LOSS: "Loss", ATTENTION: "Attention"}
 SHADE_HELP = (
@@ -25,6 +24,9 @@ SHADE_HELP = (
 TWO_MODELS = {"a": "A", "b": "B", "change": "B − A", "better": "B better", "worse": "B worse"}
 FULL_NATS = 4  # where the color of a change is full
 TOKEN = "text_token"  # query parameter
+ALONE = "text alone"  # in the session: text and models whose tokens were found to differ
+DRAWN = "text drawn"  # in the session: the text drawn last
+BEFORE = "text pruned"  # in the session: the pruned model drawn last
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,8 @@ class TextView:
 
     `side`: the pruned model, None until its order is known
     `before`: the one drawn last
-    `known`: the induction scores, if they are measured
-    `heads`, `looks`: the chosen heads, and where they look once that is known
-    `shade`: one of SHADE
+    `first`: what both models had read when the page ran
+    `wanted`, `looks`: where the heads look, if there is anything to show, and once that is known
     `part`, `n_parts`: the part of the text that is drawn
     `asked`: the locked token and the heads that the page was drawn for
     """
@@ -44,13 +45,17 @@ class TextView:
     run: TextRun
     side: Side | None
     before: Side | None
-    known: InductionScores | None
-    heads: list[Head]
+    first: ReadSoFar
+    wanted: Measurement[Looks] | None
     looks: Looks | None
-    shade: str
     part: int
     n_parts: int
     asked: tuple[str, str]
+
+    @property
+    def is_whole(self) -> bool:
+        """Returns whether both models had read the text when the page ran."""
+        return self.first.is_whole(self.side)
 
     @property
     def read(self) -> ReadSoFar:
@@ -78,9 +83,9 @@ class TextView:
         view = LOSS if pruned is None else CHANGE
         if self.looks is not None:
             seen, views = self.looks
-            data["looks"] = looks_data(", ".join(names_of(self.heads)), seen, combined([*views.values()]), tokens)
-            view = ATTENTION if self.shade == ATTENTION else view
-        turns = partial(turn, x.whole.target, self.heads) if self.heads else None
+            data["looks"] = looks_data(", ".join(names_of(x.heads)), seen, combined([*views.values()]), tokens)
+            view = ATTENTION if x.shade == ATTENTION else view
+        turns = partial(turn, x.whole.target, x.heads) if x.heads else None
         words = WORDS if is_one_model else TWO_MODELS
         token_text(data, view, FULL_NATS, x.name, full.n_total, read.note, words, lock=TOKEN, turn=turns)
         if self.asked != asked():
@@ -93,9 +98,31 @@ class TextView:
         if of is None or self.x.full.target != of.target:
             return ""
         words, pruned = pruned_counts(of.mask), ~np.array(of.mask.heads)
-        if self.known is None or not of.mask.n_heads_pruned or not self.known.is_induction_head[pruned].all():
+        known = self.x.known
+        if known is None or not of.mask.n_heads_pruned or not known.is_induction_head[pruned].all():
             return words
         return words.replace("head", "induction head", 1)
+
+
+def read_view(x: TextState, run: TextRun, side: Side | None) -> TextView:
+    """Returns what the text is drawn with, draws the choice of its part, and starts what is missing. `side`: the pruned
+    model, None until its order is known."""
+    before = st.session_state.get(BEFORE)
+    if side is not None and side != x.full and run.losses(x, PRUNED, side) is not None:
+        st.session_state[BEFORE] = side
+    first = read_so_far(x, side, before)
+    if first.full is not None and first.pruned is not None and not have_same_tokens(first.full, first.pruned):
+        st.session_state[ALONE] = x.models
+        st.rerun()
+    part, n_parts = choose_part(0 if first.full is None else first.full.n_total)
+    wanted = looks_of(x, first)
+    looks = None if wanted is None else known_looks(run, wanted, first, x.shade == ATTENTION)
+    return TextView(x, run, side, before, first, wanted, looks, part, n_parts, asked())
+
+
+def note_drawn(name: str, text: str) -> None:
+    """Notes that a text is drawn."""
+    st.session_state[DRAWN] = name, text
 
 
 def choose_part(n_total: int) -> tuple[int, int]:

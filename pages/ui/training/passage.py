@@ -3,15 +3,15 @@
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 
 from engine.training.phase_change import heads_form
 from engine.training.trajectory import Trajectory
 from engine.views.pictures import Picture
+from engine.views.text_picture import text_picture
+from engine.views.view import Column, Part
 from pages.ui.controls.controls import one_listed
 from pages.ui.figures.sheet import Sheet
-from pages.ui.figures.text_picture import text_picture
 from pages.ui.page.tables import visible
 from pages.ui.training.choosing import RunChoice
 from pages.ui.training.tint import FULL_NATS, draw_tint
@@ -36,7 +36,11 @@ def passage(choice: RunChoice, at: float, sheet: Sheet) -> None:
 
 def _picture(run: Trajectory, name: str, since: int, at: int) -> Picture:
     read = run.passages[name]
-    frame = pd.DataFrame({"piece": list(read.pieces), "token": [visible(piece) for piece in read.pieces]})
-    frame = frame.assign(before=read.losses[since], after=read.losses[at], change=read.losses[at] - read.losses[since])
-    tips = "token:N|Token; before:Q|Loss before, nats|.2f; after:Q|Loss after, nats|.2f"
-    return text_picture(frame, "change", FULL_NATS, ("predicted better", "predicted worse"), tips)
+    losses = zip(read.losses[since], read.losses[at], read.losses[at] - read.losses[since], strict=True)
+    rows = [
+        {"piece": piece, "token": visible(piece), "before": before, "after": after, "change": change}
+        for piece, (before, after, change) in zip(read.pieces, losses, strict=True)
+    ]
+    columns = {"token": Column("Token"), "before": Column("Loss before, nats", ".2f")}
+    columns |= {"after": Column("Loss after, nats", ".2f")}
+    return text_picture(Part(name, rows, columns), "change", FULL_NATS, ("predicted better", "predicted worse"))
