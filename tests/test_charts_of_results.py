@@ -20,7 +20,7 @@ DRAWN = {
     "ScoreImportance": (TASK, ["Head", "Layer", "heads, no unit"], "score"),
     "ScoreInduction": ({}, ["Head", "Layer", "Prefix matching, share"], "prefix_matching"),
     "ScoreLayers": (TASK, ["Accuracy lost without it", "Layer"], "accuracy_lost"),
-    "AblateHeads": (TASK | {"best": 2}, ["Accuracy lost, points (95% interval)", "Heads removed"], "lost"),
+    "AblateHeads": (TASK | {"best": 2}, ["Points lost (95% interval)", "Heads removed"], "lost"),
     "CompareCriteria": (
         TASK | {"criteria": "weight", "levels": "0,50", "random_orders": 1, "order_questions": 4},
         ["Heads pruned", "Questions right", "Order"],

@@ -12,7 +12,7 @@ from engine.studies.ablations import Ablations
 from engine.studies.removal import N_DRAWS, Removal, without
 from engine.views import kit
 from engine.views.view import Column, Part, View, interval
-from engine.views.words import Effect, counted, number, p_in_words, percent, plain
+from engine.views.words import Effect, counted, listed, number, p_in_words, percent, plain
 
 NO_HEADS = (
     "**This model has no induction heads** by the rule used here: no head looks at what followed a token's earlier "
@@ -20,7 +20,7 @@ NO_HEADS = (
 )
 WITHOUT = {
     "row": Column("Heads removed"),
-    "lost": Column("Accuracy lost, points", "+.1f"),
+    "lost": Column("Points lost", "+.1f"),
     "low": Column("from", "+.1f"),
     "high": Column("to", "+.1f"),
     "n": Column("Questions"),
@@ -227,10 +227,9 @@ def _finding(found: Ablations) -> str:
     costly = found.costly
     if not costly:
         first = "**no head matters alone**"
-    elif len(costly) == 1:
-        first = f"**{names[costly[0]]} alone matters: {points(found.alone[costly[0]])}**"
     else:
-        first = f"**{names[costly[0]]} matters most: {points(found.alone[costly[0]])} alone**"
+        most = " most," * (len(costly) > 1)
+        first = f"**{names[costly[0]]} alone costs{most} {points(found.alone[costly[0]])}**"
     if not heads or removed is None:
         return f"{first}; no head is an induction head"
     if len(heads) == 1:
@@ -239,9 +238,7 @@ def _finding(found: Ablations) -> str:
     if not removed.is_loss:
         return f"{first}; the {len(heads)} induction heads cost nothing clear, not even together"
     alone = [names[head] for head in costly if head in heads]
-    more = f"{', '.join(alone)} also alone" if alone else "but none of them alone"
     at_random = number(-found.together.at_random[0], 0)
-    return (
-        f"{first}; **the {len(heads)} induction heads cost {points(removed.change)} together**, {more} ({len(heads)} "
-        f"random heads: {at_random})"
-    )
+    cost = f"cost {points(removed.change)} {'' if alone else 'only '}together"
+    more = f", {listed(alone)} also alone" * bool(alone)
+    return f"{first}; **the {len(heads)} induction heads {cost}** (random ones: {at_random}){more}"

@@ -102,20 +102,18 @@ def rankings_part(of: Rankings, labels: Sequence[str], measure: str, pair: tuple
 
 
 def rankings_in_words(of: Rankings, measure: str, noun: str) -> str:
-    """What the drawn pairs say: how alike they are, the least and the most alike, and whether another's order costs."""
+    """What the drawn pairs say: how alike they are, the smallest and the largest number, and whether another's order
+    costs."""
     pairs = of.pairs(measure)
     if not pairs:
         return "No two rankings can be compared yet."
     if measure == "cost":
         return f"{_cost_in_words(of)}."
-    (least, low), *_, (most, high) = [*pairs.items()] * (2 if len(pairs) == 1 else 1)
+    (least, low), *_, (_, high) = [*pairs.items()] * (2 if len(pairs) == 1 else 1)
     form = MEASURES[measure].text
     kind = {"srcc": "rank correlation", "within": "rank correlation within a layer", "overlap": "share of the top 30%"}
-    said = f"{kind[measure]} from {form(low)} ({_both(least)}) to {form(high)} ({_both(most)})"
-    if len(pairs) == 1:
-        said = f"{kind[measure]} {form(low)} of {_both(least)}"
-    elif len(pairs) > 1:
-        said += f" over {len(pairs)} pairs"
+    over = f"to {form(high)} over {len(pairs)} pairs" if len(pairs) > 1 else f"of {_both(least)}"
+    said = f"{kind[measure]} {form(low)} {over}"
     if measure in ("srcc", "within"):
         mean, within = (float(np.mean([*of.pairs(each).values()] or [math.nan])) for each in ("srcc", "within"))
         said = f"**{_alike(mean, within, noun)}**: {said}"
@@ -165,10 +163,10 @@ def ranks_part(of: Rankings, a: str, b: str, noun: str) -> Part:
 
 def _cost_in_words(of: Rankings) -> str:
     (a, b), worst = max(of.pairs("cost").items(), key=lambda each: each[1])
-    at = f"with {percent(of.permille / 1000, 0)} of heads pruned by another task's order instead of its own"
+    at = f"with {percent(of.permille / 1000, 0)} of heads pruned by the order of"
     if not of.costs[a, b][1]:
-        return f"{at}, no task clearly loses accuracy"
-    return f"{at}, {plain(a)} loses **{number(worst, 0)} points** (by that of {plain(b)})"
+        return f"{at} another task, no task clearly loses accuracy"
+    return f"{at} {plain(b)}, {plain(a)} loses **{number(worst, 0)} points**"
 
 
 def _both(pair: tuple[str, str]) -> str:

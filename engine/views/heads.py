@@ -150,7 +150,7 @@ def costs_part(costs: Mapping[TaskSpec, Paired], clear: Mapping[TaskSpec, bool])
     rows = [without_row(in_words(task), change, clear[task]) for task, change in costs.items()]
     n = max((change.n for change in costs.values()), default=0)
     part = without_part(f"Lost without it, {counted(n, 'train question')} a task", rows)
-    columns = {**part.columns, "row": Column(""), "lost": Column("Points lost", "+.1f")}
+    columns = {**part.columns, "row": Column("")}
     return Part(part.title, rows, columns, part.draw)
 
 

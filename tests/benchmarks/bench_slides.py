@@ -25,7 +25,7 @@ VIEWS = (
     SavedView("Two thirds", "/?heads=65"),
     SavedView("Without four heads", "/?mask=L1H1-3+L3H5"),
     SavedView("A task that needs no examples", "/?task=demo_question&mask=L1H1-3+L3H5"),
-    SavedView("Which heads match prefixes", "/heads?heads_color=Induction"),
+    SavedView("Which heads match prefixes", "/heads?colors=Induction"),
     SavedView("A text, read twice", "/text?text_text=Privet+Drive%2C+twice&mask=L1H1-3"),
     SavedView("Where a head looks", "/text?text_shade=Attention&text_head=L1H2"),
     SavedView("Another one", "/text?text_shade=Attention&text_head=L1H3"),

@@ -68,8 +68,8 @@ def test_as_many_presses_of_back_return_through_the_views(page, address):
     if IS_THOROUGH:
         opened(page, "Heads")
         done()
-        keyed(page, "heads_color").get_by_role("radio").nth(2).click()
-        page.wait_for_url(re.compile("heads_color="))
+        keyed(page, "colors").get_by_role("radio").nth(2).click()
+        page.wait_for_url(re.compile("colors="))
         done()
         page.get_by_role("button", name="Prune it").click()
         page.wait_for_url(re.compile("mask="))

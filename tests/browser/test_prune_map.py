@@ -69,7 +69,7 @@ def test_every_screen_says_in_its_address_what_is_pruned(page, address):
 
 
 def test_a_head_clicked_on_heads_is_on_the_card_and_pruned_on_all_screens(page, address):
-    page.goto(f"{address}/heads?{START}&heads_color=Induction")
+    page.goto(f"{address}/heads?{START}&colors=Induction")
     card = keyed(page, "head").get_by_role("textbox")
     click_in_chart(page, page.locator('[aria-label*="Name: L2H4;"]').first)
     expect(page).to_have_url(re.compile("head=L2H4(&|$)"))

@@ -14,10 +14,9 @@ ACROSS = "heads_tab=Across+tasks"
 
 
 def choose_counts(page, **wanted):
-    """Opens Settings of many tasks, and chooses the numbers of examples: on or off."""
-    keyed(page, "settings_menu heads_across").get_by_text("Settings").click()
+    """Chooses the shots to compare: on or off."""
     for count, is_on in wanted.items():
-        button = page.get_by_role("button", name=count[1:], exact=True)
+        button = keyed(page, "heads_shots").get_by_role("button", name=count[1:], exact=True)
         button.wait_for()
         if button.get_attribute("aria-pressed") != is_on:
             button.click()

@@ -29,7 +29,7 @@ GARBAGE = [
 BOS = {"bos": "n" * 300}  # in the sidebar, for screens that are not in ONE_EACH
 ONE_EACH = {
     "prune": {"limit": "1e400", "shots": "", "axis": "", **BOS},
-    "heads": {"heads_color": IMAGE, "heads_tab": "nan"},
+    "heads": {"colors": IMAGE, "heads_tab": "nan"},
     "text": {"heads": "9" * 5000, "text_shade": IMAGE, "text_token": "inf", "text_tokens": "nan"},
     "bench": {"bench_evaluate_shots": "inf", "bench_evaluate_limit": IMAGE, "bench_evaluate_labels": "nan"},
 }

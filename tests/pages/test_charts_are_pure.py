@@ -16,7 +16,7 @@ from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from engine.views import colors, pictures
 from engine.views.kit import CROSS
-from pages.ui.controls.coloring import ACCURACY_LOST, Coloring
+from pages.ui.controls.coloring import LOST, Coloring
 from pages.ui.figures import charts
 from pages.ui.figures.empty import SKETCHES, SVG
 from pages.ui.prune.charts import accuracy_curve
@@ -41,7 +41,7 @@ def components(scores, pruned=()):
     (n_layers, n_heads), sizes = by_head.shape, (8, 2, 16, 64, 32)
     shape = ModelShape(n_layers, n_heads, n_heads, *sizes)
     found = [None if np.isnan(each).all() else Scores("heads", 4, each) for each in (by_head, by_head[:, 0])]
-    coloring = Coloring(("Gradient", ACCURACY_LOST), *found, measures=None)  # pyright: ignore[reportArgumentType]
+    coloring = Coloring(("Gradient", LOST), *found, measures=None)  # pyright: ignore[reportArgumentType]
     frame = component_frame(shape, coloring, Mask.from_arrays(kept, kept[:, 0]))
     drawn = [component_part(frame, coloring, {0}, of).picture() for of in (0, 1)]
     return [picture for picture in drawn if picture is not None]

@@ -37,7 +37,7 @@ def test_prune(shown_on, asked, questions):
 
 @pytest.mark.slow("measures a screen's numbers twice")
 def test_heads(shown_on, asked, questions):
-    _, tables = shown_on("heads", "Measure 1 missing", heads_color="Measured cost")
+    _, tables = shown_on("heads", "Measure 1 missing", colors="Measured cost")
     request = headroom.ScoreImportance(
         **asked, task=str(questions), score="heads-oracle", limit=64, sample="stratified"
     )
@@ -48,7 +48,7 @@ def test_heads(shown_on, asked, questions):
 
 @pytest.mark.slow("measures a screen's numbers twice")
 def test_induction(shown_on, asked):
-    _, tables = shown_on("heads", "Measure induction", heads_color="Induction", heads_table="True")
+    _, tables = shown_on("heads", "Measure induction", colors="Induction", heads_table="True")
     found, shown = headroom.ScoreInduction(**asked).run().frame(), tables["All scores"]
     for score in ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace"):
         assert found[score].tolist() == close(shown[score]), score

@@ -2,23 +2,23 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
 from engine.errors import one_line
+from engine.importance.importance import ORACLES
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.studies.surveys import StudySettings, Survey, grid, survey
-from pages.ui.controls.first_views import JUDGES, N_FIRST, first_counts, first_tasks, first_view, suited
+from pages.ui.controls.first_views import JUDGES, N_COMPARED, first_tasks, suited
 from pages.ui.controls.study import Setup, chosen
 from pages.ui.page.address import put_right_several
 from pages.ui.page.defaults import RANKING_QUESTIONS, SHOT_COUNTS
 from pages.ui.page.marks import mark
-from pages.ui.page.runtime import end_run, errors_shown, first_figure_s
+from pages.ui.page.runtime import end_run, errors_shown
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import follow_default, hold
@@ -45,24 +45,26 @@ def local_tasks(data_dir: str | None) -> list[str]:
     return suited(found, chosen().spec.is_demo)
 
 
-def choose_tasks(
-    prefix: str, where: DeltaGenerator, setup: Setup, n: int = N_FIRST, shots_at: DeltaGenerator | None = None
-) -> list[TaskSpec]:
-    """Draws the choice of tasks and shot counts, kept in the address; returns every chosen task at every chosen count.
-    The defaults are those of `first_views`, with up to `n` tasks. `shots_at`: where the counts go, if not next to the
-    tasks.
+def with_others(task: TaskSpec, setup: Setup, n: int) -> list[TaskSpec]:
+    """Returns a task, and others that are measured with it at its number of examples, up to `n` in all."""
+    others = [name for name in local_tasks(setup.data_dir) if name != task.name]
+    return [task, *grid(first_tasks(others, setup.spec.is_demo, n - 1), [task.shots])]
+
+
+def choose_tasks(where: DeltaGenerator, setup: Setup, asked: TaskSpec) -> list[TaskSpec]:
+    """Draws the choice of tasks and shot counts to compare, kept in the address; returns every chosen task at every
+    chosen count. At first that is the task `asked` of the bar at its count, and others.
 
     If none is chosen, the page ends here.
     """
-    tasks_at, right_at = (where, shots_at) if shots_at is not None else where.columns([8, 3])
+    tasks_at, shots_at = where.columns([7, 2], vertical_alignment="bottom")
     every, is_demo = local_tasks(setup.data_dir), setup.spec.is_demo
-    box = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, filter_mode="contains")
-    first = first_tasks(every, is_demo, n)
-    names = several(f"{prefix}_tasks", every, box, first)
-    shown, width = [str(count) for count in SHOT_COUNTS], "stretch" if shots_at is None else "content"
-    look: dict[str, Any] = {"selection_mode": "multi", "help": SHOTS_HELP, "width": width}
-    chips = partial(right_at.segmented_control, "Examples in the prompt", shown, **look)
-    shots = several(f"{prefix}_shots", shown, chips, [str(count) for count in first_counts(first, is_demo)])
+    box = partial(tasks_at.multiselect, "Tasks to compare", every, help=TASKS_HELP, filter_mode="contains")
+    first = {task.name for task in with_others(asked, setup, N_COMPARED + (asked.name not in every))}
+    names = several("heads_tasks", every, box, [name for name in every if name in first])
+    shown = [str(count) for count in SHOT_COUNTS]
+    chips = partial(shots_at.segmented_control, "Shots to compare", shown, selection_mode="multi", help=SHOTS_HELP)
+    shots = several("heads_shots", shown, chips, [str(asked.shots)])
     if not is_demo and any(name.startswith("demo_") for name in names):
         where.caption(MADE_FOR_DEMO)
     tasks = grid([name for name in every if name in names], [int(count) for count in shown if count in shots])
@@ -73,33 +75,12 @@ def choose_tasks(
     return tasks
 
 
-def start_first_view(setup: Setup, tasks: Sequence[TaskSpec], missing: Sequence[Work[Any]], n: int = N_FIRST) -> bool:
-    """Starts the `missing` work of a screen, in order, as far as a screen may measure by itself, if `tasks` are those
-    that it opens with, up to `n`; returns False if it takes too long.
-
-    Without a forecast the demo model is measured; other models are judged by their size.
-    """
-    is_demo = setup.spec.is_demo
-    if not missing or not all(work.is_read for work in missing):
-        return True  # the page runs again once the stored results are read
-    if list(tasks) != first_view(local_tasks(setup.data_dir), is_demo, n):
-        return True
-    left_s, starts = first_figure_s(), True
-    for work in missing:
-        takes_s = work.takes_s(by_size=not is_demo)
-        if left_s and (is_demo if takes_s is None else takes_s <= left_s):
-            replace(work, while_seen=True).start()
-            left_s -= takes_s or 0.0
-        else:
-            starts = False
-    return starts
-
-
 def importance_work(
     setting: StudySettings, target: Target, tasks: Sequence[TaskSpec], what: str, slot: str, title: str
 ) -> Work[Survey]:
     """Returns the work that measures the importance of every task; `so_far` returns its results so far."""
-    return Work(slot, title, survey(target, setting, tuple(tasks), what), priority=2)
+    # without a head of an early layer, more layers are run than without one of a late layer
+    return Work(slot, title, survey(target, setting, tuple(tasks), what), 2, is_uneven=what in ORACLES)
 
 
 def so_far(work: Work[Survey]) -> Survey:

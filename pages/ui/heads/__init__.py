@@ -1,5 +1,6 @@
 """Heads screen: which heads matter, and what they do.
 
+`task`: the tab of one task
 `scores`: the scores that color the map, and the work that measures them
 `map`: the map of heads and FFNs, in which a click chooses a head
 `card`: what the chosen head is, where it looks, what it costs on each task

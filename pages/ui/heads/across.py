@@ -12,10 +12,9 @@ from engine.requests import Correlate
 from engine.studies.surveys import survey
 from engine.views.correlation import pair_in_words, rankings_in_words, rankings_part, ranks_part
 from engine.views.words import percent
-from pages.ui.controls.controls import one_listed, one_of, settings_menu
-from pages.ui.controls.first_views import N_COMPARED
+from pages.ui.controls.controls import one_listed, one_of
 from pages.ui.controls.many_tasks import FirstMeasured, choose_tasks, show_failed, survey_line
-from pages.ui.controls.study import Setup
+from pages.ui.controls.study import Study
 from pages.ui.downloads.footer import closing
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, tasks_in_words
 from pages.ui.figures.drawing import draw_chart
@@ -49,12 +48,14 @@ COSTS_HELP = "Accuracy of each task when heads are pruned by the ranking of anot
 SHOWS = "You will see how far these tasks rank heads alike, and any two rankings head by head."
 
 
-def draw_across(setup: Setup, wait: Callable[[], Target], since_s: float) -> None:
-    """Draws the tab; `wait` returns the model once it is known, and is called after the controls are drawn."""
-    row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
-    tasks_at, menu = row.container(), settings_menu(row, "heads_across")
-    tasks = choose_tasks("heads", tasks_at, setup, N_COMPARED, menu)
-    what = one_of(menu, "Importance", TITLES, WHAT, WHAT_HELP)
+def draw_across(asks: Study, wait: Callable[[], Target], since_s: float) -> None:
+    """Draws the tab of a study; `wait` returns the model once it is known, and is called after the controls are
+    drawn."""
+    setup = asks.setup
+    tasks_at, what_at = st.columns([9, 3], vertical_alignment="bottom")
+    tasks = choose_tasks(tasks_at, setup, asks.task)
+    title = one_listed(what_at, "Score", list(TITLES.values()), WHAT, help=WHAT_HELP)
+    what = {each: name for name, each in TITLES.items()}[title]
     of = RankingReader(setup, wait(), tasks, what)
     of.start()
     labels, noun = [of.label(task) for task in tasks], "FFN" if what == "ffns" else "head"

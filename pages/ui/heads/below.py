@@ -11,17 +11,17 @@ from engine.heads.induction import InductionScores, induction
 from engine.importance.importance import ORACLES
 from engine.measurement import Measurement
 from engine.requests import AblateHeads, Correlate, Result, ScoreInduction
-from engine.studies.surveys import Survey, grid, in_words, survey
+from engine.studies.surveys import Survey, in_words, survey
 from engine.views.heads import all_scores_part
 from engine.views.induction import COLUMNS, both_part, capacity_view
 from engine.views.view import MAGNITUDE, Column, plain_text
-from pages.ui.controls.coloring import COST, ESTIMATE
-from pages.ui.controls.first_views import N_COMPARED, first_tasks
-from pages.ui.controls.many_tasks import local_tasks, show_failed
+from pages.ui.controls.coloring import COST, ESTIMATE, LOST, title_of
+from pages.ui.controls.first_views import N_COMPARED
+from pages.ui.controls.many_tasks import show_failed, with_others
 from pages.ui.downloads.origin import of_grid, of_model, of_task
 from pages.ui.figures.sheet import Sheet
 from pages.ui.heads.rankings import EVEN
-from pages.ui.heads.scores import LOST, MEASURED, ScoreReader
+from pages.ui.heads.scores import ScoreReader
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.presentation import presenting
 from pages.ui.page.screens import draw_headline
@@ -42,11 +42,11 @@ KEPT, KEPT_SHOWS = (
 SCORES = "All scores"
 
 
-def draw_alone(of: ScoreReader, sheet: Sheet, since_s: float) -> Section:
-    """Draws what heads cost alone and together; its finding is the screen's. Of a model whose heads were not removed
-    one by one, the costliest are chosen by the estimate."""
-    is_measured = of.target.spec.is_demo or of.found(MEASURED) is not None
-    score = MEASURED if is_measured else EVEN
+def draw_alone(of: ScoreReader, words: str, sheet: Sheet, since_s: float) -> Section:
+    """Draws what heads cost alone and together; its finding is the screen's, and the `words` on the map before it is
+    measured. Of a model whose heads were not removed one by one, the costliest are chosen by the estimate."""
+    is_measured = of.target.spec.is_demo or of.found(COST)[0] is not None
+    score = of.whats(COST)[0] if is_measured else EVEN
     request = AblateHeads(
         **of_model(of.target), **of_task(of.task), task_data=of.study.setup.data_dir, score=score,
         limit=RANKING_QUESTIONS,
@@ -54,7 +54,7 @@ def draw_alone(of: ScoreReader, sheet: Sheet, since_s: float) -> Section:
     starts: Any = "at once" if of.target.spec.is_demo else "on request"
     section = Section(ALONE, request, of.target, ALONE_SHOWS, starts, draw=_draw_alone)
     if not section.work.stored():
-        draw_headline("heads", "")
+        draw_headline("heads", words)
     draw_section("heads", section, sheet, since_s)
     return section
 
@@ -73,8 +73,7 @@ def draw_folded(of: ScoreReader, sheet: Sheet, since_s: float) -> list[Section]:
     """Draws what is folded; returns its sections that are open."""
     model = of_model(of.target)
     by_induction = ScoreInduction(**of_model(of.target.as_usual), out="induction.csv")
-    names = first_tasks(local_tasks(of.study.setup.data_dir), of.study.setup.spec.is_demo, N_COMPARED)
-    tasks = tuple(dict.fromkeys([of.task, *grid(names, [of.task.shots])]))
+    tasks = tuple(with_others(of.task, of.study.setup, N_COMPARED))
     parts: list[Measurement[Any]] = [induction(of.target), survey(of.target, of.setting, tasks, EVEN)]
     kept = all_of(parts).map(lambda both: None if None in both else both)
     correlates = Correlate(
@@ -111,10 +110,10 @@ def draw_scores(of: ScoreReader, sheet: Sheet) -> bool:
     columns = dict[str, tuple[Column, np.ndarray]]()
     for by in (COST, ESTIMATE):
         what = of.whats(by)[0]
-        if (found := of.found(what)) is not None:
+        if (found := of.found(by)[0]) is not None:
             is_lost = what in ORACLES
-            title = LOST if is_lost else f"{what}, no unit"
-            columns[what] = Column(title, "+.1%" if is_lost else MAGNITUDE), found.scores
+            column = Column(LOST, "+.1f") if is_lost else Column(f"{title_of(what)}, no unit", MAGNITUDE)
+            columns[what] = column, 100 * found.scores if is_lost else found.scores
     if (scores := of.induction_scores) is not None:
         columns |= {name: (column, scores.mean[name]) for name, column in COLUMNS.items()}
     if not columns:

@@ -18,18 +18,18 @@ from engine.shapes import ModelShape
 from engine.statistics import Paired
 from engine.studies.ablations import cost_of, costs_by_task
 from engine.studies.one_head import READ, built_in, head_named
-from engine.studies.surveys import Survey, grid, survey
+from engine.studies.surveys import Survey, survey
 from engine.views.heads import costs_part, describe_head, looks_part, raises_in_words
 from engine.views.view import Part
-from pages.ui.controls.coloring import COST
-from pages.ui.controls.first_views import first_tasks
+from pages.ui.controls.coloring import COST, ESTIMATE
+from pages.ui.controls.first_views import N_FIRST
 from pages.ui.controls.heads import KEY, open_heads_in_text
-from pages.ui.controls.many_tasks import local_tasks
+from pages.ui.controls.many_tasks import with_others
 from pages.ui.controls.study import set_study
 from pages.ui.downloads.origin import of_model
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
-from pages.ui.heads.scores import MEASURED, ScoreReader
+from pages.ui.heads.scores import ScoreReader
 from pages.ui.page.address import current_value
 from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import show_error
@@ -65,15 +65,14 @@ class HeadCard:
 
     @cached_property
     def tasks(self) -> list[TaskSpec]:
-        """The study's task, and those that a screen of many tasks opens with, at the study's number of examples."""
-        setup, task = self.reader.study.setup, self.reader.task
-        names = first_tasks(local_tasks(setup.data_dir), setup.spec.is_demo)
-        return list(dict.fromkeys([task, *grid(names, [task.shots])]))
+        """The study's task, and two others."""
+        return with_others(self.reader.task, self.reader.study.setup, N_FIRST)
 
     @cached_property
     def removed(self) -> Survey:
         """The accuracies lost without each head, of the tasks where they are stored."""
-        work = Work("heads oracles", "", survey(self.reader.target, self.reader.setting, self.tasks, MEASURED))
+        of, (what, _) = self.reader, self.reader.whats(COST)
+        work = Work("heads oracles", "", survey(of.target, of.setting, self.tasks, what))
         return max(work.stored(), key=lambda found: len(found.scores), default=Survey())
 
     @property
@@ -107,7 +106,7 @@ class HeadCard:
 
 
 def choose_head(shape: ModelShape, first: str) -> str:
-    """Draws the field of the head's name, `first` by default; returns the name."""
+    """Draws the field of the head's name, `first` by default; returns the name, "" without one."""
     hold(KEY)
     typed = current_value(KEY).strip()
     found = _named(shape, typed) or first
@@ -115,18 +114,16 @@ def choose_head(shape: ModelShape, first: str) -> str:
     st.text_input("Head", key=KEY, bind="query-params", **look)
     if typed and not _named(shape, typed):
         ends = f"{shape.head_names[0]} to {shape.head_names[-1]}"
-        show_error(f"“{typed[:40]}” is not a head of this model: type one from {ends}. Below is {found}.")
+        show_error(f"“{typed[:40]}” is not a head of this model: type one from {ends}.")
     return found
 
 
 def first_head(of: ScoreReader) -> str:
-    """Returns the head that the screen opens with: the costliest, else that of the best prefix matching, else the
-    first."""
-    scores = of.found(of.whats(COST)[0])
-    if scores is not None:
-        return next(best_heads(scores.scores, 1))[0]
-    found = of.induction_scores
-    return "L0H0" if found is None else next(best_heads(found.mean["prefix_matching"], 1))[0]
+    """Returns the head that the screen opens with: the costliest, or the highest by the estimate, or that of the best
+    prefix matching; "" before any of these is known."""
+    known = (found.scores for by in (COST, ESTIMATE) if (found := of.found(by)[0]) is not None)
+    matching = () if of.induction_scores is None else (of.induction_scores.mean["prefix_matching"],)
+    return next((next(best_heads(scores, 1))[0] for scores in (*known, *matching)), "")
 
 
 def draw_card(card: HeadCard, sheet: Sheet, since_s: float) -> list[Section]:

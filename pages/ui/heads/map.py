@@ -1,52 +1,39 @@
 """The map of heads and FFNs: a click chooses the head of the card."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from engine.importance.criteria import MEASURED_BY
+from engine.heads.induction import best_heads
 from engine.importance.importance import ORACLES, Scores
 from engine.models.masks import Mask
+from engine.studies.surveys import in_words
 from engine.views.importance import MapMarks, map_part
 from engine.views.view import MAGNITUDE, Column, Part
-from pages.ui.controls.coloring import COLORINGS, COST, ESTIMATE, INDUCTION
-from pages.ui.controls.controls import one_of
+from engine.views.words import listed
+from pages.ui.controls.coloring import COST, ESTIMATE, INDUCTION, title_of
 from pages.ui.controls.heads import KEY
 from pages.ui.controls.many_tasks import so_far, survey_line
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.heads.scores import ScoreReader
-from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.presentation import presenting
-from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.widget_writes import follow_default, write
+from pages.ui.page.widget_writes import write
 from pages.ui.page.work import live
+from pages.ui.sections.section import MEASURE_HELP
 
-COLOR, MAP = "heads_color", "heads_map"
-SHOWN = {each: COLORINGS[each] for each in (COST, ESTIMATE, INDUCTION)}
-HELP = (
-    f"Measured cost: accuracy lost without this head or FFN alone, on {RANKING_QUESTIONS} train questions; a number "
-    "where the loss is clear (exact McNemar test, 5% for all together by Holm's correction). Heads that can replace "
-    "one another cost little alone. Estimate: the score that the pruning order of the bar goes by. Induction: prefix "
-    "matching, the attention to what followed a token's earlier copy. Heads and FFNs are each shaded by their own "
-    "largest score, by its square root."
-)
+MAP, N_NAMED = "heads_map", 3
 CAPTIONS = {
-    COST: "Numbers: accuracy clearly lost without it, in points. Click a head.",
-    ESTIMATE: "By the score of the pruning order, no unit. Click a head.",
+    COST: "Points lost without it; numbers where the loss is clear. Click a head.",
+    ESTIMATE: "Score of the pruning order from {n} train questions, no unit. Click a head.",
     INDUCTION: "Attention to what followed an earlier copy, share. A dot: it copies. Click a head.",
 }
+CLEAR_HELP = "Clear: by McNemar's exact test, 5% for all heads and FFNs together by Holm's correction."
 OUTLINED = " Outlined: induction heads."
 SHARE = Column("Prefix matching", ".2f")
-
-
-def choose_color(where: DeltaGenerator, of: ScoreReader) -> str:
-    """Draws the switch; returns what colors the map."""
-    first = of.opens_with()
-    follow_default(COLOR, first)
-    return one_of(where, "Color by", SHOWN, COLOR, HELP, default=first, label_visibility="collapsed")
 
 
 def draw_map(of: ScoreReader, by: str, head: str, mask: Mask, sheet: Sheet) -> bool:
@@ -58,17 +45,19 @@ def draw_map(of: ScoreReader, by: str, head: str, mask: Mask, sheet: Sheet) -> b
         words = "; ".join(f"{row['name']}: {row['text']}" for row in part.first(4))
         draw_chart(picture, f"{MAP} {by}", f"Highest: {words}.", on_select=_clicked_in(by), selection_mode="head")
         if not presenting():
-            st.caption(CAPTIONS[by] + OUTLINED * (of.induction_scores is not None))
+            scores, _ = (None, None) if by == INDUCTION else of.found(by)
+            caption = CAPTIONS[by].format(n=0 if scores is None else scores.n)
+            outlined = OUTLINED * (of.induction_scores is not None)
+            st.caption(caption + outlined, help=CLEAR_HELP if by == COST else None)
     return part is not None
 
 
 def draw_missing(of: ScoreReader, by: str, since_s: float) -> None:
-    """Draws the progress or the button of what the map lacks."""
-    for work in of.missing(by):
-        if by == INDUCTION:
-            live(work.watched(), lambda work=work: work.ask(False, "Measure induction", "repeat", HELP), since_s)
-            continue
-        live(work.watched(), lambda work=work: survey_line(work, 1, so_far(work), since_s), since_s)
+    """Draws the progress or the button of what the map lacks: of heads, then of FFNs."""
+    for work in of.missing(by)[:1]:
+        ask = partial(work.ask, False, "Measure induction", "repeat", MEASURE_HELP)
+        draw = ask if by == INDUCTION else lambda work=work: survey_line(work, 1, so_far(work), since_s)
+        live(work.watched(), draw, since_s)
 
 
 def read_map(of: ScoreReader, by: str, head: str, mask: Mask) -> Part | None:
@@ -81,12 +70,25 @@ def read_map(of: ScoreReader, by: str, head: str, mask: Mask) -> Part | None:
         heads = Scores("prefix matching", 0, np.nan_to_num(known.mean["prefix_matching"]))
         marks = MapMarks(head, mask, outlined, known.copying_share > known.chance)
         return map_part("Prefix matching", (SHARE, SHARE), (heads, None), marks, "head")
-    whats = of.whats(by)
-    heads, ffns = (of.found(what) for what in whats)
+    heads, ffns = of.found(by)
     if heads is None:
         return None
-    columns = tuple(_column(what) for what in whats)
+    columns = tuple(_column(what) for what in of.whats(by))
     return map_part(columns[0].title, (columns[0], columns[1]), (heads, ffns), MapMarks(head, mask, outlined), "head")
+
+
+def map_in_words(of: ScoreReader, by: str) -> str:
+    """Returns which heads stand out on the map, in a sentence; "" before there is a map, and of what each head costs,
+    which is said of heads alone and together."""
+    names, known = of.target.shape.head_names, of.induction_scores
+    if by == INDUCTION and known is not None:
+        best, _ = next(best_heads(known.mean["prefix_matching"], 1))
+        return f"{int(known.is_induction_head.sum())} of {len(names)} heads are induction heads; {best} matches best."
+    scores = of.found(by)[0] if by == ESTIMATE else None
+    if scores is None:
+        return ""
+    best = [name for name, _ in best_heads(scores.scores, N_NAMED)]
+    return f"On {in_words(of.task)}, {listed(best)} matter most by the estimate."
 
 
 def clicked_on(key: str, selection: str) -> Mapping[str, Any]:
@@ -96,7 +98,7 @@ def clicked_on(key: str, selection: str) -> Mapping[str, Any]:
 
 
 def _column(what: str) -> Column:
-    return Column("Points lost alone", ".0f") if what in ORACLES else Column(MEASURED_BY[what].label, MAGNITUDE)
+    return Column(title_of(what), ".0f" if what in ORACLES else MAGNITUDE)
 
 
 def _clicked_in(by: str) -> Callable[[], None]:

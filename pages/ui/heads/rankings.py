@@ -12,9 +12,10 @@ from engine.studies.study import pool_of
 from engine.studies.surveys import StudySettings, Survey, in_words
 from engine.studies.sweeps import SweepRow, Swept, points, sweep
 from engine.views.correlation import Rankings
-from pages.ui.controls.first_views import N_COMPARED, transfer_percent
-from pages.ui.controls.many_tasks import importance_work, setting_of, so_far, start_first_view
+from pages.ui.controls.first_views import transfer_percent
+from pages.ui.controls.many_tasks import importance_work, setting_of, so_far
 from pages.ui.controls.study import Setup
+from pages.ui.page.runtime import first_figure_s
 from pages.ui.page.work import Work
 
 EVEN, PAPERS = "heads-one-divisor", "heads"
@@ -62,11 +63,19 @@ class RankingReader:
         return {task: known[task] for task in self.tasks if task in known}
 
     def start(self) -> None:
-        """Starts what the tab opens with, as far as a screen may measure by itself."""
-        if self.found.n_known == len(self.tasks) or self.what != EVEN or self.work.under_way:
+        """Starts the rankings by the gradient, or those of the first questions, as far as a screen may measure by
+        itself."""
+        if self.found.n_known == len(self.tasks) or self.what != EVEN:
             return
-        if not start_first_view(self.setup, self.tasks, [self.work], n=N_COMPARED):
-            start_first_view(self.setup, self.tasks, [self.first], n=N_COMPARED)
+        is_demo = self.target.spec.is_demo
+        for work in (self.work, self.first):
+            takes_s = work.takes_s(by_size=not is_demo)
+            is_short = is_demo if takes_s is None else takes_s <= first_figure_s()
+            if self.work.under_way or not work.is_read:
+                return
+            if first_figure_s() and is_short:
+                replace(work, while_seen=True).start()
+                return
 
     @property
     def judged(self) -> list[TaskSpec]:

@@ -15,7 +15,7 @@ from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from engine.views import kit
 from engine.views.view import MAGNITUDE, Column, Part
-from pages.ui.controls.coloring import ACCURACY_LOST, Coloring
+from pages.ui.controls.coloring import LOST, Coloring
 from pages.ui.page.defaults import LEVEL_NOUNS, LEVELS
 from pages.ui.page.tables import RANK_TITLE, level_percent, mask_in_words, percent, pruned_counts, to_csv, whole_percent
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Curve, Experiment
@@ -90,7 +90,7 @@ def component_part(frame: pd.DataFrame, coloring: Coloring, ringed: Collection[i
     rows = frame[~is_head].drop(columns="head") if of else frame[is_head].astype({"head": int})
     if not of:
         rows = rows.assign(ringed=[at in ringed for at in range(len(rows))])
-    form = ".1%" if coloring.titles[of] == ACCURACY_LOST else MAGNITUDE
+    form = ".1f" if coloring.titles[of] == LOST else MAGNITUDE
     columns = {"name": Column("Name"), "score": Column(coloring.titles[of], form), "rank": Column(RANK_TITLE),
                "state": Column("State")}  # fmt: skip
     as_map = partial(kit.head_map, value="score", crosses="pruned", outlined="ringed")
