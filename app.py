@@ -3,7 +3,6 @@
 import streamlit as st
 
 from pages.ui.controls.sidebar import draw_sidebar
-from pages.ui.controls.study import chosen, keep_study
 from pages.ui.controls.study_bar import draw_bar
 from pages.ui.page.address import as_written, draw_notes
 from pages.ui.page.presentation import draw_stage, slide_title
@@ -24,11 +23,8 @@ draw_heading(page, slide_title())
 notes_at = st.container()
 try:
     with faults_shown(), ended_early():
-        draw_sidebar(screen_of(page).compares, screen_of(page).file == "training")
-        if screen_of(page).has_study:
-            draw_bar(chosen())
-        else:
-            keep_study()
+        draw_sidebar(screen_of(page).file == "training")
+        draw_bar(screen_of(page).bar)
         page.run()
 finally:
     draw_notes(notes_at)

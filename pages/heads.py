@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from pages.ui.controls.controls import one_of
-from pages.ui.controls.sidebar import wait_for_model
+from pages.ui.controls.model import wait_for_model
 from pages.ui.controls.study import study
 from pages.ui.controls.study_bar import draw_level
 from pages.ui.heads.across import draw_across
@@ -20,7 +20,7 @@ TABS = {"task": "This task", "across": "Across tasks"}
 asks, since_s = study(), time.monotonic()
 badge_at = draw_level(asks)
 tab_at, color_at = st.columns([3, 10], vertical_alignment="center")
-wait, look = partial(wait_for_model, asks.setup, prunes=True), dict[str, Any](label_visibility="collapsed")
+wait, look = partial(wait_for_model, asks, prunes=True), dict[str, Any](label_visibility="collapsed")
 if one_of(tab_at, "Part of the screen", TABS, "heads_tab", None, **look) == "across":
     draw_across(asks, wait, since_s)
 else:

@@ -27,7 +27,7 @@ from engine.questions.rows import read as read_rows
 from engine.questions.tasks import HARNESS_TASKS, TaskInfo, list_tasks, local_files
 from engine.requests import REQUESTS, Evaluate, argv, program
 from engine.requests.fields import Option, number, option_name, options
-from pages.ui.controls.sidebar import MODEL_HELP
+from pages.ui.controls.model import MODEL_HELP
 from pages.ui.page.screens import STORY
 from tests import write_docs
 from tests.conftest import HANG_S
@@ -381,18 +381,19 @@ FAMILY = replace(
     "A screen": [
         Row("pages/made_up.py", """
 from engine.requests.made_up import CountHeads
-from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.controls.model import wait_for_model
+from pages.ui.controls.study import study
 from pages.ui.downloads.origin import about, of_model
 from pages.ui.page.runtime import require_frame
 from pages.ui.sections.section import Section, show
 
 require_frame("pages/made_up.py")
-target = wait_for_model(chosen())
+target = wait_for_model(study())
 show("made_up", [
 ], about(target, ""))
 """),
         Row("pages/ui/page/screens.py",
-            '        Screen("made_up", "Made up", "science", "How many heads there are.", "look at it."),\n',
+            '        Screen("made_up", "Made up", "science", "Heads counted.", "look at it.", bar="model"),\n',
             '        Screen(\n            "bench"'),
     ],
     "A section of a screen": [

@@ -1,4 +1,4 @@
-"""What a model takes on this computer, as `headroom models MODEL` and the sidebar show it."""
+"""What a model takes on this computer, as `headroom models MODEL` and the settings of the app show it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -173,8 +173,8 @@ def keyed(page, key):
 
 
 def open_settings(page):
-    """Opens Settings, if the screen has it and it is closed."""
-    closed = page.locator('[class*="settings_menu"] details:not([open]) summary')
+    """Opens the settings of the study, if they are closed."""
+    closed = keyed(page, "settings_menu study").locator("details:not([open]) summary")
     if closed.count():
         closed.click()
 

@@ -117,7 +117,7 @@ def tick(page, rng, models, words):
 
 
 def select(page, rng, models, words):
-    box = any_of(rng, main(page).get_by_test_id("stSelectbox").get_by_role("combobox"))
+    box = any_of(rng, main(page).locator("[data-testid=stSelectbox]:not(.st-key-model *, .st-key-against *) input"))
     words.append(box.get_attribute("aria-label"))
     box.click()
     options = page.get_by_role("option").filter(has_not_text="facebook/")  # not on this computer
@@ -145,6 +145,7 @@ def open_screen(page, rng, models, words):
 
 def set_precision(page, rng, models, words):
     words.append(name := rng.choice(("fp32", "fp32", "fp32", "bf16", "int8")))
+    open_settings(page)
     page.get_by_role("radio", name=name, exact=True).click()
 
 
@@ -154,7 +155,7 @@ def set_model(page, rng, models, words):
 
 
 def choose_model(page, model):
-    box = page.get_by_test_id("stSidebar").get_by_role("combobox", name="Model", exact=True)
+    box = page.get_by_role("combobox", name="Model", exact=True)
     box.click()
     box.fill(model)
     page.get_by_role("option").first.wait_for()

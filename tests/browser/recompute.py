@@ -107,7 +107,7 @@ def of_jobs(seen: dict[str, Any], *states: str) -> list[dict[str, str]]:
 
 
 def shared(seen: dict[str, Any], command: str) -> list[str]:
-    """How the command begins that belongs to the sidebar's settings: it names BOS where it is not the model's own."""
+    """How the command begins that belongs to the study's model: it names BOS where it is not the model's own."""
     controls = seen["controls"]
     own = identify(LoadSpec(controls["Model"])).default_bos
     chosen = {"on": True, "off": False}.get(controls["Beginning-of-sequence token"], own)
@@ -127,7 +127,7 @@ def model_of(command: str) -> tuple[Any, Any]:
 
 
 def model_in(seen: dict[str, Any]) -> tuple[Any, Any]:
-    """The same of the sidebar's settings."""
+    """The same of the study's model."""
     asked = request([*shared(seen, "continue"), "--prompt", "", "--out", "x.csv"])
     return asked.spec, asked.bos
 

@@ -5,7 +5,7 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import at_rest, await_mark, keyed
+from tests.browser.conftest import at_rest, await_mark, keyed, open_settings
 
 
 def shows(page, name):
@@ -56,5 +56,6 @@ def test_what_is_compared_goes_along_and_is_let_go_of_by_one_click(page, address
     page.get_by_role("link", name="Text").click()
     await_mark(page, "losses", "measured")
     assert "against=fp32" in page.url
-    page.get_by_test_id("stSidebar").get_by_role("button", name=re.compile("clear", re.I)).click()
+    open_settings(page)
+    keyed(page, "against").get_by_role("button", name=re.compile("clear", re.I)).click()
     expect(page).not_to_have_url(re.compile("against"))

@@ -8,7 +8,7 @@ from engine.architecture.family import family_of, shape_of
 from engine.architecture.model_config import ModelConfig
 from engine.architecture.transformers_internals import causal_lm_class, model_config
 from engine.errors import HeadroomError
-from pages.ui.controls.sidebar import MODELS, TO_TRY
+from pages.ui.controls.model import MODELS, TO_TRY
 from tests.engine.fixtures import configured, family_folder, loaded, refused_by
 
 LLAMA_3 = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -220,7 +220,7 @@ def test_every_family_has_a_published_model():
     assert published == {kind for kind, family in FAMILIES.items() if family.is_stock}
 
 
-def test_the_sidebar_offers_a_small_model_of_each_family_with_its_download():
+def test_the_bar_offers_a_small_model_of_each_family_with_its_download():
     stock = [family for family in FAMILIES.values() if family.is_stock]
     assert len({family.models for family in stock}) == len(TO_TRY) == len(stock), "each has models of its own"
     assert {*TO_TRY} <= {*MODELS} and all(0 < gigabytes < 17 for gigabytes in TO_TRY.values())

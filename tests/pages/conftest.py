@@ -27,7 +27,6 @@ from pages.ui.downloads import footer
 from pages.ui.downloads.origin import executable
 from pages.ui.figures import charts
 from pages.ui.page import offers, runtime
-from pages.ui.page.screens import STORY
 from pages.ui.page.streamlit_internals import is_connected, session_id
 from pages.ui.prune.figure import HELP
 from scripts.make_demo.shipped import KERNELS
@@ -35,9 +34,8 @@ from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import while_measured
 
 WAIT_S = HANG_S
-# the screens that measure the model of the sidebar, by file; Training has models of its own
+# the screens that measure the model of the bar, by file; Training has models of its own
 MEASURING = sorted(file.stem for file in (REPOSITORY / "pages").glob("*.py") if file.stem != "training")
-WITH_STUDY = {calc_hash(each.file) for screens in STORY.values() for each in screens if each.has_study}
 N = 20
 NUMBERS = count(1)
 TAB = "test session id"  # what every AppTest is called
@@ -108,7 +106,7 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
         # AppTest forgets between runs that app.py calls st.navigation, and would run the page without app.py
         at._finished_page_script_hash = ""
         at._page_hash = vars(at).get("wanted_page_hash", "")
-        is_framed["now"] = "framed" in at.session_state and at._page_hash in WITH_STUDY
+        is_framed["now"] = "framed" in at.session_state
         try:
             return real_run(at, *rest, **more)
         finally:

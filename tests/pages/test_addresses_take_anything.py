@@ -26,7 +26,7 @@ GARBAGE = [
     "\u2028",
     IMAGE,
 ]
-BOS = {"bos": "n" * 300}  # in the sidebar, for screens that are not in ONE_EACH
+BOS = {"bos": "n" * 300}  # in the bar, for screens that are not in ONE_EACH
 ONE_EACH = {
     "prune": {"limit": "1e400", "shots": "", "axis": "", **BOS},
     "heads": {"colors": IMAGE, "heads_tab": "nan"},
@@ -106,7 +106,7 @@ def test_what_nobody_foresaw_is_one_line_and_a_log_file(open_app, monkeypatch):
     from pages.ui.controls import sidebar
     from pages.ui.page import runtime
 
-    def broken():
+    def broken(held):
         raise ZeroDivisionError(f"by {IMAGE}")
 
     monkeypatch.setattr(runtime, "unforeseen", unforeseen)

@@ -2,13 +2,12 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from engine.importance.criteria import CRITERIA
+from engine.models.loading import LoadSpec
 from engine.questions.requests import TaskSpec
 from pages.ui.controls.study import Study
 from pages.ui.page import runtime
@@ -55,8 +54,8 @@ def test_what_is_pruned_by_name_is_counted_next_to_the_slider_and_restored_by_on
 
 def test_a_curve_is_of_the_setting_before_unless_only_its_own_level_changes(monkeypatch):
     monkeypatch.setattr(layout.st, "session_state", {})
-    setup: Any = SimpleNamespace(spec="demo")
-    of = Study(setup, TaskSpec("piqa", 0), 100, "heads", 10, 0, 0, "random", "influence", "", False)
+    of_model = LoadSpec(), None, None, None
+    of = Study(*of_model, TaskSpec("piqa", 0), 100, "heads", 10, 0, 0, "random", "influence", "", False)
     keeps = layout._keeps_curve
     assert keeps(of) and keeps(replace(of, heads=50))
     named = replace(of, typed="L0H1")

@@ -379,7 +379,7 @@ def test_the_panel_of_what_pruning_saves(open_app):
     at = open_app(order="random", heads="50", prune_cost="true")
     [table] = [each.value for each in at.main.dataframe if "ms" in each.value]
     assert [*table["way"]] == ["Full model", "Masked", "Sliced"] and [*table["ms"]] == ["–"] * 3, "no time yet"
-    assert any("M parameters with embeddings" in caption.value for caption in at.sidebar.caption)
+    assert any("M parameters with embeddings" in caption.value for caption in at.caption)
     assert "not measured yet" in said(at)
     press(at, "Measure the time")
     [table] = [each.value for each in at.main.dataframe if "ms" in each.value]
@@ -437,7 +437,7 @@ def test_the_address_seeds_every_control_of_a_page_opened_by_its_own_address(ope
     at = open_app(run=False, order="random", **address)
     at.switch_page("pages/prune.py")
     settled(at)
-    assert at.selectbox(key="bos").value == "off" and at.sidebar.selectbox(key="model")
+    assert at.selectbox(key="bos").value == "off" and at.selectbox(key="model")
     assert at.number_input(key="limit").value == 7 and level(at, "heads") == 40
     command = at.code[0].value
     assert "--no-bos" in command and "--shots 1 --limit 7" in command and "--prune-ffns 100" in command

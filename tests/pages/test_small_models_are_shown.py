@@ -13,7 +13,7 @@ from engine.shapes import ModelShape
 from engine.views.accuracy import cut_lines
 from engine.views.heads import all_scores_part
 from engine.views.induction import COLUMNS, both_part, induction_view
-from pages.ui.controls import controls
+from pages.ui.controls.study_bar import example_mask
 
 
 def test_a_score_that_no_head_has_makes_a_sound_chart():
@@ -37,5 +37,5 @@ def test_questions_that_the_window_cuts_are_counted():
 @pytest.mark.parametrize(("n_layers", "n_heads"), [(1, 1), (2, 4), (4, 8), (30, 9), (64, 72)])
 def test_the_example_of_a_mask_is_one(n_layers, n_heads):
     shape = ModelShape(n_layers, n_heads, n_heads, 8 * n_heads, 8, 64, 512, 256)
-    mask = parse_edits(controls.example_mask(shape), shape).prune
+    mask = parse_edits(example_mask(shape), shape).prune
     assert not mask.is_full and mask.n_ffns_pruned == 1 and mask.n_heads_pruned >= 1

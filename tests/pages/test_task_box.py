@@ -14,12 +14,10 @@ from pages.ui.controls.first_views import (
     FIRST_OF_PAIRS,
     N_COMPARED,
     OTHERS_OF_PAIRS,
-    first_task,
     first_tasks,
     suited,
 )
-from pages.ui.controls.own_questions import FOLDER, keep_file
-from pages.ui.controls.task_box import ADD, label_of, path_of
+from pages.ui.controls.task import ADD, FOLDER, keep_file, label_of, path_of
 from pages.ui.downloads.origin import tasks_in_words
 from pages.ui.page import runtime
 from pages.ui.page.work import Work
@@ -188,12 +186,6 @@ def test_a_screen_of_many_tasks_opens_with_some_and_asks_for_one_at_least(open_a
     assert [line.value for line in at.info] == ["Choose at least one task and one number of examples."]
     at.multiselect(key="heads_tasks").set_value(["demo_copy"]).run()
     assert not at.info and not at.exception
-
-
-def test_the_first_task_needs_its_examples_and_suits_the_model():
-    available = ["demo_question", "demo_outfit", "piqa"]
-    assert first_task(available, True) == "demo_outfit" and first_task(available, False) == "piqa"
-    assert first_task(["demo_question"], False) == "demo_question"
 
 
 def test_word_pairs_are_for_other_models_than_the_demo_and_come_first():

@@ -13,7 +13,7 @@ from engine.models.loading import LoadSpec
 from engine.requests import MeasureTrajectory
 from engine.training.trajectory import encode
 from engine.views.training import trajectory_view
-from pages.ui.controls import sidebar
+from pages.ui.controls.model import snapshot_in_words
 from pages.ui.downloads import footer
 from pages.ui.training import charts, runs, slider
 from tests import synthetic_runs
@@ -33,6 +33,11 @@ def open_training(open_app, tmp_path, monkeypatch):
     return partial(open_app, "training")
 
 
+def folded(at):
+    """The parts of the screen that are folded, by key."""
+    return [each.key for each in at.expander if str(each.key).startswith("training_")]
+
+
 def test_the_screen_opens_with_its_finding_two_columns_of_charts_and_few_controls(open_training):
     at = open_training(**PAIR)
     assert not at.error and not at.exception
@@ -43,7 +48,7 @@ def test_the_screen_opens_with_its_finding_two_columns_of_charts_and_few_control
         == "#### **Induction heads form at 2.1 M tokens, and copying with them; the run with 1 layer has neither.**"
     )
     assert "The two runs differ only in the number of layers (2 and 1)." in [each.value for each in at.caption]
-    assert [each.key for each in at.expander if each.key] == [f"training_{section}" for section in FOLDED]
+    assert folded(at) == [f"training_{section}" for section in FOLDED]
     primary = [each.label for each in at.button if each.proto.type == "primary"]
     assert primary[0] == "Train one now, about 58 s"
     own = [each for each in (*at.selectbox, *at.button) if str(each.key).startswith(("training_", "train "))]
@@ -88,10 +93,10 @@ def test_runs_that_read_no_text_offer_two_that_did(open_training, tmp_path):
     for name, made in zip(runs.ON_TEXT, synthetic_runs.runs()[1:], strict=True):
         (tmp_path / f"{name}.safetensors").write_bytes(encode(made))
     at = open_training(training_run="random", training_control="none", training_gain="true")
-    assert len(charts_of(at)) == 2 and [each.key for each in at.expander if each.key] == ["training_own"]
+    assert len(charts_of(at)) == 2 and folded(at) == ["training_own"]
     at.button(key="on text").click().run()
     assert at.selectbox(key="training_run").value == "smeared" and len(charts_of(at)) >= 4
-    assert [each.key for each in at.expander if each.key] == [f"training_{section}" for section in FOLDED]
+    assert folded(at) == [f"training_{section}" for section in FOLDED]
 
 
 def test_an_address_that_cannot_be_is_put_right(open_training):
@@ -130,7 +135,7 @@ def test_a_run_of_another_trainer_has_no_log_that_can_be_drawn(tiny_opt, tmp_pat
     source = runs.sources(tmp_path / "runs")["other"]
     assert runs.trajectory_of(source) is None and source.series == str(run.folder)
     assert runs.snapshot_at(source, 700) == (f"{run.folder}@step8", 800)
-    told = sidebar.snapshot_in_words(LoadSpec(f"{run.folder}@step8"))
+    told = snapshot_in_words(LoadSpec(f"{run.folder}@step8"))
     assert told == "Snapshot step8, the run's last; 0.00 M tokens read. a model of ours (2 layers, OPT)"
 
 

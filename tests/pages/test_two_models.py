@@ -1,4 +1,4 @@
-"""Two models side by side: one control in the sidebar for all screens, paired numbers; nothing while it is empty."""
+"""Two models side by side: one control in the bar for all screens, paired numbers; nothing while it is empty."""
 
 import json
 from dataclasses import replace
@@ -90,7 +90,7 @@ def test_the_second_model_stands_beside_the_first_with_paired_numbers(open_app, 
 
 def test_nothing_of_a_second_model_is_there_before_it_is_chosen_or_after_one_click_lets_go(open_app):
     def is_alone(at):
-        assert at.sidebar.selectbox(key="against").value is None and second_figure(at) is None
+        assert at.selectbox(key="against").value is None and second_figure(at) is None
         assert len(runtime.session().models._shown()) == 1 and "--against" not in at.code[0].value
         [curve] = charts_of(at)
         return "Model" not in json.dumps(curve["layer"])  # no second line, and no legend
@@ -98,7 +98,7 @@ def test_nothing_of_a_second_model_is_there_before_it_is_chosen_or_after_one_cli
     assert is_alone(open_app(**RANDOM)) and runtime.jobs().snapshot(SECOND) is None
     at = open_app(against="bf16", **RANDOM)
     assert second_figure(at)[0].endswith(" in bf16") and "--against bf16" in at.code[0].value
-    at.sidebar.selectbox(key="against").set_value(None)
+    at.selectbox(key="against").set_value(None)
     assert is_alone(settled(at))
 
 
@@ -143,12 +143,9 @@ def test_a_bad_second_model_is_one_line_and_the_first_goes_on(open_app, text):
 
 def test_what_is_compared_is_the_same_on_all_screens(open_app, twin):
     at = settled(open_app("text", run=False, against=str(twin), **RANDOM, mask="L0H1"))
-    assert at.sidebar.selectbox(key="against").value == str(twin)
+    assert at.selectbox(key="against").value == str(twin)
     assert "A: twin in fp32" in said(at)
     assert second_figure(go_to(at, "prune"))[0] == "twin in fp32"
-    at = open_app("heads", run=False, against=str(twin))  # which shows one model
-    field = at.run().sidebar.selectbox(key="against")
-    assert field.disabled and field.value == str(twin)
 
 
 def test_the_second_model_drops_its_own_layers(open_app, unequal, capsys):

@@ -5,7 +5,7 @@ No streamlit here: the results of these views can be made before the app is star
 
 from collections.abc import Sequence
 
-from engine.questions.tasks import embedded_tasks, pair_tasks, task_info
+from engine.questions.tasks import embedded_tasks, pair_tasks
 
 JUDGES = 100  # questions per task: the default of Prune, so that both agree
 N_FIRST, N_COMPARED = 3, 6  # tasks: of most views, and of those that are compared on Heads
@@ -32,12 +32,6 @@ def first_tasks(every: Sequence[str], is_demo: bool, n: int = N_FIRST) -> list[s
     preferred = (*of_demo, *of_pairs) if is_demo else (*of_pairs, *of_demo)
     chosen = list(dict.fromkeys([*(name for name in preferred if name in every), *every]))[:n]
     return [name for name in every if name in chosen]
-
-
-def first_task(available: Sequence[str], is_demo: bool) -> str:
-    """Returns the first task that needs its examples, if possible one that was made for the model."""
-    own = [name for name in available if name.startswith("demo_") == is_demo] or list(available)
-    return min(own, key=lambda name: task_info(name).needs != "examples")
 
 
 def transfer_percent(is_demo: bool) -> int:

@@ -14,7 +14,7 @@ from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.studies.surveys import StudySettings, Survey, grid, survey
 from pages.ui.controls.first_views import JUDGES, N_COMPARED, first_tasks, suited
-from pages.ui.controls.study import Setup, chosen
+from pages.ui.controls.study import Study, study
 from pages.ui.page.address import put_right_several
 from pages.ui.page.defaults import RANKING_QUESTIONS, SHOT_COUNTS
 from pages.ui.page.marks import mark
@@ -33,34 +33,34 @@ TASKS_HELP = (
 )
 
 
-def setting_of(setup: Setup) -> StudySettings:
-    """Returns the settings of a study of the sidebar's model."""
-    return StudySettings(setup.spec, setup.bos, setup.data_dir, JUDGES, RANKING_QUESTIONS)
+def setting_of(of: Study) -> StudySettings:
+    """Returns the settings of a study of many tasks, of this one's model."""
+    return StudySettings(of.spec, of.bos, of.data_dir, JUDGES, RANKING_QUESTIONS)
 
 
 def local_tasks(data_dir: str | None) -> list[str]:
-    """Returns the names of the tasks whose rows are on this computer, as they suit the sidebar's model."""
+    """Returns the names of the tasks whose rows are on this computer, as they suit the study's model."""
     with errors_shown():
         found = [state.info.name for state in list_tasks(data_dir) if state.available and state.where != "hub"]
-    return suited(found, chosen().spec.is_demo)
+    return suited(found, study().spec.is_demo)
 
 
-def with_others(task: TaskSpec, setup: Setup, n: int) -> list[TaskSpec]:
+def with_others(task: TaskSpec, of: Study, n: int) -> list[TaskSpec]:
     """Returns a task, and others that are measured with it at its number of examples, up to `n` in all."""
-    others = [name for name in local_tasks(setup.data_dir) if name != task.name]
-    return [task, *grid(first_tasks(others, setup.spec.is_demo, n - 1), [task.shots])]
+    others = [name for name in local_tasks(of.data_dir) if name != task.name]
+    return [task, *grid(first_tasks(others, of.spec.is_demo, n - 1), [task.shots])]
 
 
-def choose_tasks(where: DeltaGenerator, setup: Setup, asked: TaskSpec) -> list[TaskSpec]:
+def choose_tasks(where: DeltaGenerator, of: Study) -> list[TaskSpec]:
     """Draws the choice of tasks and shot counts to compare, kept in the address; returns every chosen task at every
-    chosen count. At first that is the task `asked` of the bar at its count, and others.
+    chosen count. At first that is the task of the study at its count, and others.
 
     If none is chosen, the page ends here.
     """
     tasks_at, shots_at = where.columns([7, 2], vertical_alignment="bottom")
-    every, is_demo = local_tasks(setup.data_dir), setup.spec.is_demo
+    every, is_demo, asked = local_tasks(of.data_dir), of.spec.is_demo, of.task
     box = partial(tasks_at.multiselect, "Tasks to compare", every, help=TASKS_HELP, filter_mode="contains")
-    first = {task.name for task in with_others(asked, setup, N_COMPARED + (asked.name not in every))}
+    first = {task.name for task in with_others(asked, of, N_COMPARED + (asked.name not in every))}
     names = several("heads_tasks", every, box, [name for name in every if name in first])
     shown = [str(count) for count in SHOT_COUNTS]
     chips = partial(shots_at.segmented_control, "Shots to compare", shown, selection_mode="multi", help=SHOTS_HELP)

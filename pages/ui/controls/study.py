@@ -11,38 +11,23 @@ from engine.models.masks import parse_edits
 from engine.models.session import Target
 from engine.questions.chats import chat_template
 from engine.questions.requests import TaskSpec
-from pages.ui.page.defaults import LEVELS, ORDER, RANKING_QUESTIONS
+from pages.ui.page.defaults import ORDER, RANKING_QUESTIONS
 from pages.ui.page.streamlit_internals import write_param
 from pages.ui.page.widget_writes import HELD_S, hold, write
 
-# of the bar's controls, in the session and in the address
-KEYS = ("task", "shots", "axis", "order", *LEVELS, "mask", "limit", "same", "labels", "chat", "layers_by")
 TO_SET = "study to set"  # in the session: values that the next run writes into the controls
 STUDY = "study"  # in the session: that of this run
 BOS = {"model default": None, "on": True, "off": False}  # the first is the default
 
 
 @dataclass(frozen=True)
-class Setup:
-    """The sidebar's settings. `bos` None = the default of the model's tokenizer."""
-
-    spec: LoadSpec
-    bos: bool | None
-    data_dir: str | None
-
-
-def chosen() -> Setup:
-    """Returns the sidebar's present settings."""
-    state = st.session_state
-    spec = LoadSpec(model=(state.get("model") or "demo").strip(), precision=state.get("precision") or "int8")
-    return Setup(spec, BOS.get(state.get("bos", "")), (state.get("data_dir") or "").strip() or None)
-
-
-@dataclass(frozen=True)
 class Study:
     """The settings of the bar."""
 
-    setup: Setup  # the model, and the folder of task data
+    spec: LoadSpec  # the model
+    second: LoadSpec | None  # the model that it is compared with
+    bos: bool | None  # None: the default of the model's tokenizer
+    data_dir: str | None  # the folder of task data
     task: TaskSpec  # the chosen task, as typed
     limit: int  # the most questions asked
     axis: Axis  # whose slider is drawn, and whose levels run along the curve
@@ -76,12 +61,12 @@ def drawn_axis() -> Axis:
 
 
 def study() -> Study:
-    """Returns the study of this run: the bar is drawn before each screen."""
+    """Returns the study of this run, as the bar is drawn before each screen; in a callback, that of the run before."""
     return st.session_state[STUDY]
 
 
 def set_study(held_s: float = HELD_S, **values: Any) -> None:
-    """Sets controls of the bar, by their `KEYS`, in the next run; the caller starts it, unless it is a callback. A
+    """Sets controls of the bar, by their keys, in the next run; the caller starts it, unless it is a callback. A
     browser that still reports their previous values is corrected for `held_s` seconds."""
     st.session_state[TO_SET] = st.session_state.get(TO_SET, {}) | {key: (each, held_s) for key, each in values.items()}
 
@@ -108,10 +93,3 @@ def apply_settings() -> None:
         write(key, value, held_s)
         if key == "order":  # before the browser has drawn the list once, Streamlit does not write it
             write_param(key, value)
-
-
-def keep_study() -> None:
-    """Keeps the bar's values on a screen without it."""
-    for key in KEYS:
-        if key in st.session_state:
-            st.session_state[key] = st.session_state[key]

@@ -1,41 +1,53 @@
-"""The bar of the study, the same on all screens that measure: what is asked, and what is pruned."""
+"""The bar of the study, the same on all screens that measure: what is asked of which model, and what is pruned."""
 
+import os
 from typing import Any
 
 import streamlit as st
 
+from engine.importance.criteria import CRITERIA
 from engine.importance.layers import LAYERS_BY
-from engine.importance.rankings_of import Axis
-from engine.models.masks import Mask
+from engine.importance.rankings_of import OF_ONE_TASK, Axis
+from engine.importance.rules import RULES
+from engine.models.loading import PRECISIONS
+from engine.models.masks import KEEP, Mask
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.shapes import ModelShape
-from pages.ui.controls.controls import (
-    CHAT_HELP,
-    beside_level,
-    choose_ranking,
-    choose_shots,
-    one_listed,
-    one_of,
-    settings_menu,
-    type_mask,
-)
+from pages.ui.controls.controls import one_listed, one_of, settings_menu
 from pages.ui.controls.drag_slider import Field, draw_slider, level_field
 from pages.ui.controls.first_views import suited
-from pages.ui.controls.own_questions import draw_own_questions, take_fewer_examples
-from pages.ui.controls.study import STUDY, Setup, Study, apply_settings, restore
-from pages.ui.controls.task_box import task_box
+from pages.ui.controls.model import choose_models, draw_facts, known_config
+from pages.ui.controls.study import BOS, STUDY, Study, apply_settings, restore
+from pages.ui.controls.task import choose_task, draw_own_questions, take_fewer_examples
 from pages.ui.page.address import MOST, flag, number_field, put_right
-from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVEL_HELP, LEVELS, ORDER
-from pages.ui.page.runtime import errors_shown
+from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVEL_HELP, LEVELS, ORDER, SHOT_COUNTS, SHOTS
+from pages.ui.page.runtime import errors_shown, show_models
+from pages.ui.page.screens import Bar
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import mask_counts
+from pages.ui.page.widget_writes import hold
+from pages.ui.page.work import FETCH_TASKS
 
-SETTINGS = "study_settings"  # the menu
+ROW: dict[str, Any] = {"horizontal": True, "vertical_alignment": "bottom"}
+SIDE = 360  # pixels: the width of each side of the menu
 AXIS_NAMES: dict[Axis, str] = {"heads": "Heads", "ffns": "FFNs", "layers": "Layers"}
-TASK_HELP = (
-    "A task of EleutherAI's lm-evaluation-harness, or your own questions. Type part of a name to filter. The examples "
-    "stand in the prompt of each question (shots): 0-shot, 1-shot, 5-shot."
+PRECISION_HELP = (
+    "`int8` needs half the memory of bf16 (bitsandbytes, outlier threshold 6.0). On a CPU with 8-bit instructions "
+    "(VNNI) it is also the fastest. `fp32` is the reference."
+)
+BOS_HELP = "Put before every question? By default as the tokenizer does. OPT was trained with it."
+FOLDER_HELP = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The included tasks need none."
+FETCH_HELP = (
+    "Lets this tab download the rows of a task from the Hugging Face Hub if they are neither on this computer nor in "
+    "the folder above. After you switch it on, press “Retry” where rows were missing."
+)
+_RULES = {name: RULES[name].help for name in OF_ONE_TASK}
+ORDER_HELP = (
+    "Least first, from this task's train split: "
+    + " ".join(f"`{name}`: {words}." for name, words in _RULES.items() if name in CRITERIA)
+    + " Rules, by what they prune first: "
+    + " ".join(f"`{name}`: {words}." for name, words in _RULES.items() if name not in CRITERIA)
 )
 SAME_HELP = (
     "The same examples for all questions. The harness draws others for each: the same ones are several times as "
@@ -45,43 +57,84 @@ LIMIT_HELP = (
     "Of the validation split, a stratified sample: right answers in the proportions of the whole, so that the first "
     "few are a fair preview. More questions, narrower interval."
 )
+MASK_HELP = (
+    "`L3H5` is head 5 of layer 3, `L4H*` all heads of layer 4, `F7` the FFN of layer 7, `F2-5` those of four layers, "
+    "`B5` all of layer 5. "
+    "They are pruned on top of the levels. Components named after the word `keep` are never pruned: "
+    "`keep L1H0`."
+)
+CHAT_HELP = (
+    "As a chat: with the chat template of this model, as a message of the user that the assistant answers. For a task, "
+    "its examples are earlier messages and answers."
+)
 LAYERS_HELP = (
     "Which layers go first, on this task's train questions. `influence`: those that turn the residual stream least, 1 "
     "- cosine of what enters and leaves (one pass). `oracle`: without which least accuracy is lost (a pass a layer). "
     "`greedy`: the same measured again on the remaining layers each time (a pass for each of them). "
     "`last-first`: the deepest. `random`: seeded, the baseline of every other."
 )
+MOST_IN_SHORT = 16  # characters of a mask next to a level
+MANY = "others"
 PRUNED_HELP = "On all screens. By the slider, by a click on the map, or typed under Settings: {}"
 RESTORE_HELP = "Restores all of it: levels at 0, nothing named."
 
 
-def draw_bar(setup: Setup) -> None:
-    """Draws the row of controls, of which `study` returns the values. A screen draws the slider below it, by
-    `draw_level` or, as Prune, in a part that follows it while it moves."""
+def draw_bar(seen: Bar) -> None:
+    """Draws the row of controls, of which `study` returns the values; what is not `seen` is hidden, so that each screen
+    keeps the study in its address. A screen draws the slider below it, by `draw_level` or, as Prune, in a part that
+    follows it while it moves."""
     apply_settings()
-    row = st.container(key="study_bar", horizontal=True, vertical_alignment="bottom", gap="small")
-    with errors_shown():
-        available = [status.info.name for status in list_tasks(setup.data_dir) if status.available]
-    is_demo = setup.spec.is_demo
-    name = task_box(row, "Task", suited(available, is_demo), "task", _open_settings, help=TASK_HELP)
-    take_fewer_examples()
-    shots = choose_shots(row, "shots", None, width="content")
-    axis = one_of(row, "What to prune", AXIS_NAMES, "axis", None, width="content")
-    ranking = choose_ranking("order", row, ORDER if is_demo else "")
-    settings = settings_menu(row, "study")
-    draw_own_questions(settings, _close_settings)  # first, as the list of tasks leads to them
-    about: dict[str, Any] = {"value": 100, "step": 50, "help": LIMIT_HELP}
-    limit = number_field(settings, "Questions", (1, MOST), "limit", **about)
-    same = _switch(settings, "Same examples for every question", "same", SAME_HELP)
-    labels = one_of(settings, "Labels of the examples", LABELS, "labels", LABELS_HELP)
-    is_chat = not is_demo and _switch(settings, "Prompts as chats", "chat", CHAT_HELP)
-    typed = type_mask("mask", settings)
-    layers_by = one_listed(settings, "Layers by", LAYERS_BY, "layers_by", help=LAYERS_HELP)
-    fields = st.container(key="hidden levels")
-    levels = {each: level_field(fields, each, label) for each, label in LEVELS.items()}
-    task = TaskSpec(name, int(shots), same_examples=bool(same and shots), labels=labels)
+    hidden = st.container(key="hidden study")
+    row = st.container(key="study_bar", **ROW) if seen else hidden
+    boxes, menu = row.container(**ROW), settings_menu(row, "study").container(horizontal=True)
+    model_at = menu.container(width=SIDE)
+    boxes_at, task_at, mask_at = (boxes, menu.container(width=SIDE), model_at) if seen == "study" else [hidden] * 3
+    named: dict[str, str] = {each: each for each in PRECISIONS}
+    look: dict[str, Any] = {"default": "int8", "width": "stretch"}
+    precision = one_of(model_at, "Precision", named, "precision", PRECISION_HELP, **look)
+    facts_at = model_at.container()
+    spec, second = choose_models(boxes, mask_at, precision)
+    if (config := known_config(spec)) is not None:
+        draw_facts(facts_at, spec, config)
+    show_models(*filter(None, [spec, second]))
+    hold("mask")
+    look = {"placeholder": config and f"such as {example_mask(config.shape)}", "help": MASK_HELP}
+    typed = mask_at.text_input("Prune these as well", key="mask", bind="query-params", **look)
+    layers_by = one_listed(mask_at, "Layers by", LAYERS_BY, "layers_by", help=LAYERS_HELP)
+    bos = BOS[one_listed(model_at, "Beginning-of-sequence token", list(BOS), "bos", help=BOS_HELP)]
+    data_dir = _choose_folder(model_at)
+    task = _choose_task(boxes_at, task_at, spec.is_demo, data_dir)
+    axis = one_of(boxes_at, "What to prune", AXIS_NAMES, "axis", None, width="content")
+    look = {"index": OF_ONE_TASK.index(ORDER) if spec.is_demo else None, "placeholder": "…", "help": ORDER_HELP}
+    ranking = one_listed(boxes_at, "Pruning order", OF_ONE_TASK, "order", **look) or ""
+    look = {"value": 100, "step": 50, "help": LIMIT_HELP}
+    limit = number_field(task_at, "Questions", (1, MOST), "limit", **look)
+    is_chat = not spec.is_demo and _switch(task_at, "Prompts as chats", "chat", CHAT_HELP)
+    levels = {each: level_field(hidden, each, label) for each, label in LEVELS.items()}
     of = {"ranking": ranking, "layers_by": layers_by, "typed": typed, "is_chat": is_chat}
-    st.session_state[STUDY] = Study(setup, task, int(limit), axis, **levels, **of)
+    st.session_state[STUDY] = Study(spec, second, bos, data_dir, task, int(limit), axis, **levels, **of)
+
+
+def _choose_folder(where: DeltaGenerator) -> str | None:
+    """Draws the choice of the folder of task data, and of fetching tasks; returns the folder."""
+    look: dict[str, Any] = {"placeholder": "the Hugging Face Hub", "help": FOLDER_HELP, "bind": "query-params"}
+    folder = where.text_input("Task data folder", os.environ.get("HEADROOM_TASK_DATA", ""), key="data_dir", **look)
+    where.toggle("Fetch tasks", key=FETCH_TASKS, help=FETCH_HELP)  # not in the address: a link must not download
+    return folder.strip() or None
+
+
+def _choose_task(boxes: DeltaGenerator, menu: DeltaGenerator, is_demo: bool, data_dir: str | None) -> TaskSpec:
+    """Draws the choice of the task, and of the examples in its prompts."""
+    draw_own_questions(menu)  # first, as the list of tasks leads to them
+    with errors_shown():
+        available = [status.info.name for status in list_tasks(data_dir) if status.available]
+    name = choose_task(boxes, suited(available, is_demo))
+    take_fewer_examples()
+    counts = {count: str(count) for count in SHOT_COUNTS}
+    shots = one_of(boxes, "Examples in the prompt", counts, "shots", None, default=SHOTS, width="content")
+    same = _switch(menu, "Same examples for every question", "same", SAME_HELP)
+    labels = one_of(menu, "Labels of the examples", LABELS, "labels", LABELS_HELP)
+    return TaskSpec(name, int(shots), same_examples=bool(same and shots), labels=labels)
 
 
 def draw_level(of: Study) -> DeltaGenerator:
@@ -103,14 +156,20 @@ def draw_pruned(where: DeltaGenerator, shape: ModelShape, mask: Mask | None) -> 
         st.button("Restore", key="restore", type="tertiary", help=RESTORE_HELP, on_click=restore)
 
 
+def beside_level(typed: str, named: str = "") -> str:
+    """Returns what a mask in text form changes, for next to a slider's level: "+ 4 heads, L0H0 kept". `named` counts
+    what it prunes, "" if that is not known."""
+    pruned, _, kept = " ".join(typed.replace(",", " ").split()).partition(KEEP)
+    pruned, kept = (MANY if len(names) > MOST_IN_SHORT else names.strip() for names in (pruned, kept))
+    return ", ".join([f"+ {named or pruned}"] * bool(pruned) + [f"{kept} kept"] * bool(kept))
+
+
+def example_mask(shape: ModelShape) -> str:
+    """Returns the text of a mask that fits this model, such as "L1H3 L3H* F3"."""
+    last = shape.n_layers - 1
+    return f"L{last // 2}H{min(3, shape.n_heads - 1)} L{last}H* F{last}"
+
+
 def _switch(where: DeltaGenerator, label: str, key: str, help: str) -> bool:
     put_right(key, label, flag)
     return where.checkbox(label, key=key, bind="query-params", help=help)
-
-
-def _open_settings() -> None:
-    st.session_state[SETTINGS] = True
-
-
-def _close_settings() -> None:
-    st.session_state[SETTINGS] = False

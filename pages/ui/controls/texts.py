@@ -155,14 +155,14 @@ def show_text(name: str, text: str) -> None:
     st.session_state[f"{KEY}_menu"] = False  # the popover covers the result
 
 
-def open_text(name: str, text: str, head: str, token: int) -> None:
-    """Opens the Text screen with a text, shaded by the attention of a head that predicts this token, by its number in
-    the text."""
-    show_text(name, text)
-    query = {"text_head": head, "text_token": str(token), "text_shade": "Attention"}
+def open_text(heads: str, token: int | None = None) -> None:
+    """Opens the Text screen, shaded by the attention of these heads; of a text that was just shown, with the token
+    locked that they predict, by its number in the text."""
+    query = {"text_head": heads, "text_shade": "Attention"}
+    if token is not None:
+        query["text_token"], st.session_state["text_token of"] = str(token), st.session_state[KEY]
     for key, value in query.items():
         write(key, value)
-    st.session_state["text_token of"] = name
     st.switch_page("pages/text.py", query_params=query)
 
 

@@ -51,12 +51,11 @@ SHOWS = "You will see how far these tasks rank heads alike, and any two rankings
 def draw_across(asks: Study, wait: Callable[[], Target], since_s: float) -> None:
     """Draws the tab of a study; `wait` returns the model once it is known, and is called after the controls are
     drawn."""
-    setup = asks.setup
     tasks_at, what_at = st.columns([9, 3], vertical_alignment="bottom")
-    tasks = choose_tasks(tasks_at, setup, asks.task)
+    tasks = choose_tasks(tasks_at, asks)
     title = one_listed(what_at, "Score", list(TITLES.values()), WHAT, help=WHAT_HELP)
     what = {each: name for name, each in TITLES.items()}[title]
-    of = RankingReader(setup, wait(), tasks, what)
+    of = RankingReader(asks, wait(), tasks, what)
     of.start()
     labels, noun = [of.label(task) for task in tasks], "FFN" if what == "ffns" else "head"
     sheet, known = Sheet(), of.rankings
@@ -69,7 +68,7 @@ def draw_across(asks: Study, wait: Callable[[], Target], since_s: float) -> None
         _draw_rankings(of, labels, noun, sheet, since_s)
     show_failed(of.found.failed)
     request = Correlate(
-        **of_model(of.target), **of_grid(tasks), task_data=setup.data_dir, score=what, out="correlations.csv"
+        **of_model(of.target), **of_grid(tasks), task_data=asks.data_dir, score=what, out="correlations.csv"
     )
     words = about(of.target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "the full model")
     measured: dict[str, Measurement[Any]] = {TITLES[what]: survey(of.target, of.setting, tuple(tasks), what)}

@@ -48,7 +48,7 @@ def draw_alone(of: ScoreReader, words: str, sheet: Sheet, since_s: float) -> Sec
     is_measured = of.target.spec.is_demo or of.found(COST)[0] is not None
     score = of.whats(COST)[0] if is_measured else EVEN
     request = AblateHeads(
-        **of_model(of.target), **of_task(of.task), task_data=of.study.setup.data_dir, score=score,
+        **of_model(of.target), **of_task(of.task), task_data=of.study.data_dir, score=score,
         limit=RANKING_QUESTIONS,
     )  # fmt: skip
     starts: Any = "at once" if of.target.spec.is_demo else "on request"
@@ -73,11 +73,11 @@ def draw_folded(of: ScoreReader, sheet: Sheet, since_s: float) -> list[Section]:
     """Draws what is folded; returns its sections that are open."""
     model = of_model(of.target)
     by_induction = ScoreInduction(**of_model(of.target.as_usual), out="induction.csv")
-    tasks = tuple(with_others(of.task, of.study.setup, N_COMPARED))
+    tasks = tuple(with_others(of.task, of.study, N_COMPARED))
     parts: list[Measurement[Any]] = [induction(of.target), survey(of.target, of.setting, tasks, EVEN)]
     kept = all_of(parts).map(lambda both: None if None in both else both)
     correlates = Correlate(
-        **model, **of_grid(tasks), task_data=of.study.setup.data_dir, score=EVEN, induction=True, out="agreement.csv"
+        **model, **of_grid(tasks), task_data=of.study.data_dir, score=EVEN, induction=True, out="agreement.csv"
     )
     sections = [
         Section(BOTH, by_induction, of.target, BOTH_SHOWS, "if short", True, induction(of.target), _draw_both),

@@ -23,12 +23,13 @@ from engine.views.heads import costs_part, describe_head, looks_part, raises_in_
 from engine.views.view import Part
 from pages.ui.controls.coloring import COST, ESTIMATE
 from pages.ui.controls.first_views import N_FIRST
-from pages.ui.controls.heads import KEY, open_heads_in_text
 from pages.ui.controls.many_tasks import with_others
 from pages.ui.controls.study import set_study
+from pages.ui.controls.texts import open_text
 from pages.ui.downloads.origin import of_model
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
+from pages.ui.heads.map import KEY
 from pages.ui.heads.scores import ScoreReader
 from pages.ui.page.address import current_value
 from pages.ui.page.presentation import presenting
@@ -66,7 +67,7 @@ class HeadCard:
     @cached_property
     def tasks(self) -> list[TaskSpec]:
         """The study's task, and two others."""
-        return with_others(self.reader.task, self.reader.study.setup, N_FIRST)
+        return with_others(self.reader.task, self.reader.study, N_FIRST)
 
     @cached_property
     def removed(self) -> Survey:
@@ -99,7 +100,7 @@ class HeadCard:
     @property
     def request(self) -> ReportHead:
         tasks = ",".join(task.name for task in self.tasks)
-        data_dir = self.reader.study.setup.data_dir
+        data_dir = self.reader.study.data_dir
         return ReportHead(
             head=self.name, **of_model(self.reader.target), tasks=tasks, shots=self.tasks[0].shots, task_data=data_dir
         )
@@ -153,7 +154,7 @@ def _draw_buttons(card: HeadCard) -> None:
         st.button(label, on_click=_prune, args=(card, is_kept), **look)
         look = {"icon": ":material/visibility:", "help": TEXT_HELP, "key": "heads_in_text", "type": "tertiary"}
         if st.button("Show in Text", **look):
-            open_heads_in_text([card.name])
+            open_text(card.name)
 
 
 def _prune(card: HeadCard, prunes: bool) -> None:

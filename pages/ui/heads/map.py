@@ -15,7 +15,6 @@ from engine.views.importance import MapMarks, map_part
 from engine.views.view import MAGNITUDE, Column, Part
 from engine.views.words import listed
 from pages.ui.controls.coloring import COST, ESTIMATE, INDUCTION, title_of
-from pages.ui.controls.heads import KEY
 from pages.ui.controls.many_tasks import so_far, survey_line
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
@@ -25,6 +24,7 @@ from pages.ui.page.widget_writes import write
 from pages.ui.page.work import live
 from pages.ui.sections.section import MEASURE_HELP
 
+KEY = "head"  # the query parameter that names the head of the card
 MAP, N_NAMED = "heads_map", 3
 CAPTIONS = {
     COST: "Points lost without it; numbers where the loss is clear. Click a head.",

@@ -14,7 +14,7 @@ from engine.studies.sweeps import SweepRow, Swept, points, sweep
 from engine.views.correlation import Rankings
 from pages.ui.controls.first_views import transfer_percent
 from pages.ui.controls.many_tasks import importance_work, setting_of, so_far
-from pages.ui.controls.study import Setup
+from pages.ui.controls.study import Study
 from pages.ui.page.runtime import first_figure_s
 from pages.ui.page.work import Work
 
@@ -28,14 +28,14 @@ ORDERED = "Pruning by another task's order"
 class RankingReader:
     """Reads the rankings of `tasks` by the score `what` as far as they are stored, and measures them."""
 
-    setup: Setup
+    study: Study
     target: Target
     tasks: Sequence[TaskSpec]
     what: str
 
     @cached_property
     def setting(self) -> StudySettings:
-        return setting_of(self.setup)
+        return setting_of(self.study)
 
     @property
     def work(self) -> Work[Survey]:

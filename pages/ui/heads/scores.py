@@ -33,7 +33,7 @@ class ScoreReader:
 
     @cached_property
     def setting(self) -> StudySettings:
-        return setting_of(self.study.setup)
+        return setting_of(self.study)
 
     def ranking(self, by: str) -> Ranking:
         """Returns the ranking by the scores of a coloring. Until another model than the included one has a pruning
@@ -94,7 +94,7 @@ class ScoreReader:
         """Returns the requests of the scores that color the map."""
         if by == INDUCTION:
             return [ScoreInduction(**of_model(self.target.as_usual), out="induction.csv")]
-        of: dict[str, Any] = {**of_model(self.target), **of_task(self.task), "task_data": self.study.setup.data_dir}
+        of: dict[str, Any] = {**of_model(self.target), **of_task(self.task), "task_data": self.study.data_dir}
         of |= {"limit": self.ranking(by).n_scored, "sample": SAMPLE}
         return [ScoreImportance(**of, score=what, out=f"{what}.csv") for what in self.whats(by)]
 

@@ -35,7 +35,7 @@ def draw_task(asks: Study, target: Target, badge_at: DeltaGenerator, color_at: D
     """Draws the tab of a study; the badge of what is pruned and the switch of colors have places of their own."""
     with errors_shown():
         pruning = asks.pruning(target)
-    wanted = orders_of(target, pruning, asks.setup.data_dir)
+    wanted = orders_of(target, pruning, asks.data_dir)
     order = Work("heads order", "Ranking", wanted, 1, while_seen=True)
     orders = stored_once(wanted) if pruning.by_level else None
     if pruning.by_level and orders is None:

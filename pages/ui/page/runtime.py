@@ -33,7 +33,7 @@ MODELS = "models"  # in a tab's notes: those that it shows
 def require_frame(page: str) -> None:
     """First statement of every page: goes through app.py when the page was opened directly, keeping the address.
 
-    On a fresh server the first visit to a page's own address runs the page alone, without sidebar and set-up.
+    On a fresh server the first visit to a page's own address runs the page alone, without the bar and set-up.
     """
     if "framed" not in st.session_state:
         st.session_state.goto = page

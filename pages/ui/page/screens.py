@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -18,6 +18,8 @@ APP = "Headroom"
 HEADING = "heading"  # in the session: where it is drawn
 HEADLINE = "headline of "  # in the session, with the file of a screen: the finding in its heading
 CSS = f"<style>{Path(__file__).with_suffix('.css').read_text(encoding='utf-8')}</style>"  # of the heading
+
+Bar = Literal["study", "model", ""]  # all of the study's bar, the model and its settings, nothing
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,7 @@ class Screen:
     purpose: str  # one sentence
     action: str  # one thing to try
     action_by_name: str = ""  # in its place while a mask prunes as well
-    compares: bool = False  # compares two models
-    has_study: bool = False  # has the bar of the study
+    bar: Bar = ""  # what it shows of the bar of the study
 
 
 # In order, by group; the first is opened first.
@@ -44,8 +45,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "How many questions does the model still answer when attention heads and FFNs are switched off?",
             "press “Remove induction heads”, or drag “Attention heads pruned” and release it.",
             "click a crossed head in the map to restore it, or press “Restore”.",
-            compares=True,
-            has_study=True,
+            bar="study",
         ),
         Screen(
             "heads",
@@ -53,7 +53,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "grid_view",
             "Which attention heads matter for a task, what they do, and whether other tasks need the same ones.",
             "click a head in the map: what it is, where it looks, what it costs alone.",
-            has_study=True,
+            bar="study",
         ),
         Screen(
             "text",
@@ -62,8 +62,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "A text, token by token: which words the pruned model predicts worse, and where the heads look.",
             "press “Prune the induction heads”, then click a token: names that return are no longer predicted.",
             "click a token that is shaded; then shade by attention.",
-            compares=True,
-            has_study=True,
+            bar="study",
         ),
         Screen(
             "training",
@@ -80,6 +79,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "science",
             "Every measurement there is: choose one, set its fields, and see its result.",
             "type a word of what you want to know into “Measurement”.",
+            bar="model",
         ),
     ),
 }
@@ -125,8 +125,7 @@ def draw_headline(file: str, finding: str) -> None:
 
 def _action(screen: Screen) -> str:
     """Returns one thing to try: another one while a mask prunes as well, if the screen has one."""
-    mask = "mask" if screen.has_study else f"{screen.file}_mask"
-    is_by_name = bool(st.session_state.get(mask, st.query_params.get(mask)))
+    is_by_name = bool(st.session_state.get("mask", st.query_params.get("mask")))
     return screen.action_by_name if screen.action_by_name and is_by_name else screen.action
 
 

@@ -21,7 +21,7 @@ from engine.questions.requests import Question
 from engine.studies.removal import found_heads
 from engine.texts.passages import text_digest
 from engine.views.questions import Copied, decided_by, example_words, prompt_of
-from pages.ui.controls.texts import open_text
+from pages.ui.controls.texts import open_text, show_text
 from pages.ui.page.tables import whole_percent
 from pages.ui.page.work import Work
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
@@ -115,4 +115,5 @@ def draw_example(x: Experiment, measured: AnswersSoFar, found: Look | None) -> N
     if st.button(label, icon=":material/visibility:", type="tertiary", key="example look", help=LOOK_HELP):
         question = of.question  # with its answer, as the head looks from the token before that
         text = of.prompt + question.continuations[question.golds[0]].rstrip()
-        open_text(f"A question of {x.task.title}", text, found.head, found.token + 1)
+        show_text(f"A question of {x.task.title}", text)
+        open_text(found.head, found.token + 1)

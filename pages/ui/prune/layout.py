@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from pages.ui.controls.controls import beside_level
 from pages.ui.controls.drag_slider import Field, draw_slider
-from pages.ui.controls.sidebar import identity_of
-from pages.ui.controls.study import Setup, Study
+from pages.ui.controls.model import identity_of
+from pages.ui.controls.study import Study
+from pages.ui.controls.study_bar import beside_level
 from pages.ui.figures.empty import draw_sketch
 from pages.ui.page.defaults import LEVEL_HELP, LEVELS
 from pages.ui.page.marks import mark
@@ -100,7 +100,7 @@ def _begin(of: Study, at: dict[str, DeltaGenerator]) -> PruneState:
         return read_state(of)
     except RunEnded:
         _draw_slider(of, None, at["slider"])
-        if under_way(_waits_for(of.setup)):
+        if under_way(_waits_for(of)):
             with at["waiting"]:
                 draw_sketch("plot", "curve")
         raise
@@ -144,6 +144,6 @@ def _keeps_curve(of: Study) -> bool:
     return before in (None, now)
 
 
-def _waits_for(setup: Setup) -> list[str]:
+def _waits_for(of: Study) -> list[str]:
     """Returns the slots of what the page waits for before it draws a figure."""
-    return [identity_of(setup.spec).slot, f"ways of {setup.spec.precision}", "questions"]
+    return [identity_of(of.spec).slot, f"ways of {of.spec.precision}", "questions"]

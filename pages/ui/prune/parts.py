@@ -1,6 +1,6 @@
 """The parts of the Prune screen that follow its slider, at rest, and the measurements still missing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -15,13 +15,13 @@ from engine.views.pictures import Picture
 from engine.views.view import Part
 from pages.ui.controls.coloring import choose_coloring
 from pages.ui.controls.first_views import first_tasks
-from pages.ui.controls.heads import open_heads
 from pages.ui.controls.many_tasks import local_tasks
-from pages.ui.controls.own_questions import draw_fault, draw_remarks
 from pages.ui.controls.study_bar import draw_pruned
+from pages.ui.controls.task import draw_fault, draw_remarks
 from pages.ui.figures import published
 from pages.ui.page.defaults import AXES, LEVELS
 from pages.ui.page.marks import counts, mark
+from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import plain, to_csv, whole_percent
 from pages.ui.page.work import Work
 from pages.ui.prune import charts, estimates, head_map, orders, schedule, stories, tables
@@ -40,6 +40,8 @@ RANKED = "prune ranked"  # in the session: the last experiment that was drawn ag
 NONE_RIGHT = "None is right: does `gold` count from 0, and does each choice continue its context?"
 NONE_WRITTEN = "None is right: is each answer just what follows the question, in the same case?"
 UNRANKED = "Which ones are pruned is known once they are ranked."
+MOST_LINKS = 4  # to heads, side by side
+LINK_HELP = "On the Heads screen: what it is, where it looks, what it raises, what it costs."
 N_OTHERS = 2  # tasks to try in place of one that the model does not do
 MAP_HELP = (
     "Layer 0 is next to the tokens, a cross marks what is pruned. A click prunes or restores, with Shift all heads of "
@@ -164,7 +166,17 @@ def draw_map_of(state: PruneState, mask: Mask | None) -> None:
     st.caption(f"{outlined}{CLICK}")
     kept = np.array(x.pruning.typed.alone.heads).ravel()
     if x.pruning.typed.text():  # those that were clicked or typed
-        open_heads([name for name, stays in zip(x.shape.head_names, kept, strict=True) if not stays])
+        _draw_links([name for name, stays in zip(x.shape.head_names, kept, strict=True) if not stays])
+
+
+def _draw_links(heads: Sequence[str]) -> None:
+    """Draws links from the first few of these heads to the Heads screen; nothing on a slide."""
+    if not heads or presenting():
+        return
+    with st.container(horizontal=True, gap="small"):
+        for name in heads[:MOST_LINKS]:
+            more = {"help": LINK_HELP, "query_params": {"head": name}}
+            st.page_link("pages/heads.py", label=f"Open {name}", icon=":material/pageview:", **more)
 
 
 def _picture_of(part: Callable[[], Part]) -> Picture:

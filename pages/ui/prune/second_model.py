@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HELP = (
     "The same questions, each model pruned at the levels above in its own order: of layers, too, each drops the same "
     "share, by its own order. Right alone: questions that only this one answers; p is McNemar's exact test of those, "
-    "the interval of the difference is Bonett and Price's. Chosen in the sidebar, under “Compare with”."
+    "the interval of the difference is Bonett and Price's. Chosen under Settings, by “Compare with”."
 )
 CURVE_HELP = "Every tenth of this level by the second model, in the background."
 

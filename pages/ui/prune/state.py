@@ -10,10 +10,9 @@ from engine.questions.tasks import OWN_SUFFIXES, task_info
 from engine.studies.removal import found_heads
 from engine.views.accuracy import Standing, standing
 from pages.ui.controls.coloring import Coloring, chosen_coloring, read_coloring
-from pages.ui.controls.own_questions import draw_fault
-from pages.ui.controls.selection import compared
-from pages.ui.controls.sidebar import look_for_model, wait_for_model
+from pages.ui.controls.model import look_for_model, wait_for_model
 from pages.ui.controls.study import Study
+from pages.ui.controls.task import draw_fault
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.reads import stored_once
 from pages.ui.page.runtime import end_run, errors_shown, jobs, session, store
@@ -82,7 +81,7 @@ class PruneState(Results):
 
 def read_state(of: Study) -> PruneState:
     """Returns the state of the study; ends the run while its model or its questions are prepared."""
-    data_dir, target = of.setup.data_dir, wait_for_model(of.setup, prunes=True)
+    data_dir, target = of.data_dir, wait_for_model(of, prunes=True)
     with errors_shown():
         task, pruning, info = of.asked(target), of.pruning(target), task_info(of.task.name)
     asked = _questions("questions", task, data_dir, 0)
@@ -96,8 +95,7 @@ def read_state(of: Study) -> PruneState:
     x = Experiment(target, data_dir, judged, train, of.limit, pruning)
     orders.open_with_an_order(x, of.axis, of.ranking)
     found: dict[str, Any] = read_results(x, of.axis)
-    spec = compared(of.setup.spec)
-    second = None if spec is None else look_for_model(of.setup, spec)
+    second = None if of.second is None else look_for_model(of, of.second)
     wanted = look_of(x, found["stored"])
     ring, title = stored_once(found_heads(target)), task.title
     if not task.name.endswith(OWN_SUFFIXES):

@@ -21,7 +21,7 @@ from engine.studies.surveys import in_words
 from engine.views.accuracy import removal_view
 from engine.views.sweep import break_view
 from engine.views.view import View
-from pages.ui.controls.sidebar import wait_for_model
+from pages.ui.controls.model import wait_for_model
 from pages.ui.controls.study import Study, is_to_set, restore
 from pages.ui.page.address import one_among, put_right
 from pages.ui.page.defaults import LEVEL_NOUNS, LEVELS
@@ -89,7 +89,7 @@ def apply_story(of: Study) -> None:
     state.setdefault(TO_SET, key is not None and not is_set)
     if key is None:
         return
-    target, found = wait_for_model(of.setup), Removal(())
+    target, found = wait_for_model(of), Removal(())
     if key != FAR:
         found = found_heads(target).stored(session()) or _heads_work(target).value()
     if found is None:

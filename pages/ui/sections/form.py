@@ -15,16 +15,17 @@ from engine.requests import Request
 from engine.requests.base import OfModel, OnRay, WithData, gives
 from engine.requests.fields import Option, options
 from pages.ui.controls.controls import one_listed
-from pages.ui.controls.first_views import first_task, first_tasks
+from pages.ui.controls.first_views import first_tasks
 from pages.ui.controls.many_tasks import local_tasks, several
-from pages.ui.controls.study import Setup, current
+from pages.ui.controls.study import Study
 from pages.ui.downloads.origin import of_model
 from pages.ui.page.address import flag, number_field, put_right
+from pages.ui.page.defaults import LEVELS
 from pages.ui.page.runtime import show_error
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.widget_writes import hold
 
-# of the sidebar, of the command line alone, or of workers
+# of the bar, of the command line alone, or of workers
 HIDDEN = {each for kind in (OfModel, OnRay, WithData) for each in options(kind)}
 LABELS = {
     "task": "Task",
@@ -35,9 +36,6 @@ LABELS = {
     "prune_ffns": "FFNs pruned, %",
     "prune_layers": "Layers dropped, %",
 }
-# fields that begin with the study's value, and its key
-OF_STUDY = {"task": "task", "shots": "shots", "mask": "mask", "prune_heads": "heads", "prune_ffns": "ffns",
-            "prune_layers": "layers"}  # fmt: skip
 MASKS = ("mask", "base_mask", "second_mask")  # of the model, unless there is a second one
 MOST_FIRST, IN_A_LINE, LAST = 6, 3, 3
 NONE, DEFAULT, ON, OFF = "none", "default", "on", "off"
@@ -50,7 +48,7 @@ def label_of(of: type[Request]) -> str:
     return f"{of.group} · {of.command}: {gives(of)}"
 
 
-def draw_form(of: type[Request], setup: Setup, target: Target | None) -> Request | None:
+def draw_form(of: type[Request], asks: Study, target: Target | None) -> Request | None:
     """Draws a form for requests of this class; returns the request, or None if it cannot be meant, which is said at the
     field (below the form, of one that is folded). `target`: the model, for requests of one."""
     shown = {name: each for name, each in options(of).items() if name not in HIDDEN and not each[1].is_output}
@@ -58,10 +56,10 @@ def draw_form(of: type[Request], setup: Setup, target: Target | None) -> Request
     ranked = sorted(shown, key=lambda name: rank[name])
     first = [name for name in ranked if rank[name] < LAST][:MOST_FIRST] or ranked[:MOST_FIRST]
     places: dict[str, DeltaGenerator] = {}
-    values = _draw_fields(of, setup, {name: shown[name] for name in first}, places)
+    values = _draw_fields(of, asks, {name: shown[name] for name in first}, places)
     if rest := {name: each for name, each in shown.items() if name not in first}:
         with st.expander(MORE):
-            values |= _draw_fields(of, setup, rest, {})
+            values |= _draw_fields(of, asks, rest, {})
     given: dict[str, Any] = values | {
         name: f"{of.command}{option.endings[0]}"
         for name, (_, option) in options(of).items()
@@ -70,7 +68,7 @@ def draw_form(of: type[Request], setup: Setup, target: Target | None) -> Request
     if issubclass(of, OfModel) and target is not None:
         given |= of_model(target)
     if issubclass(of, WithData):
-        given["task_data"] = setup.data_dir
+        given["task_data"] = asks.data_dir
     try:
         request = of(**given)
     except UsageError as error:
@@ -109,7 +107,7 @@ def _key(of: type[Request], name: str) -> str:
 
 
 def _draw_fields(
-    of: type[Request], setup: Setup, shown: Mapping[str, tuple[Field[Any], Option]], places: dict[str, DeltaGenerator]
+    of: type[Request], asks: Study, shown: Mapping[str, tuple[Field[Any], Option]], places: dict[str, DeltaGenerator]
 ) -> dict[str, Any]:
     """Draws the controls of some fields, three in a line and prompts in lines of their own; returns their values, and
     notes their places."""
@@ -121,20 +119,26 @@ def _draw_fields(
         else:
             line = line or list(st.columns(IN_A_LINE, vertical_alignment="bottom"))
             places[name] = line.pop(0).container()
-        values[name] = _draw_field(places[name], _key(of, name), name, field, option, setup)
+        values[name] = _draw_field(places[name], _key(of, name), name, field, option, asks)
     return values
 
 
-def _draw_field(where: DeltaGenerator, key: str, name: str, field: Field[Any], option: Option, setup: Setup) -> Any:
+def _of_study(asks: Study) -> dict[str, Any]:
+    """Returns the fields that begin with the study's values."""
+    levels = {f"prune_{axis}": asks.percent(axis) for axis in LEVELS}
+    return {"task": asks.task.name, "shots": asks.task.shots, "mask": asks.typed, **levels}
+
+
+def _draw_field(where: DeltaGenerator, key: str, name: str, field: Field[Any], option: Option, asks: Study) -> Any:
     """Draws the control of a field; returns its value."""
     label = LABELS.get(name) or name.replace("_", " ").capitalize()
     default = None if field.default is MISSING else field.default
-    studied = current(OF_STUDY[name]) if name in OF_STUDY else None
+    studied = _of_study(asks).get(name)
     look: dict[str, Any] = {"help": option.help}
     if option.kind == "number":
         step = 1 if option.of is int else 0.1
         low, high = (option.of(end) for end in option.ends)
-        value = default if studied is None else option.of(studied)
+        value = default if studied is None else min(max(option.of(studied), low), high)
         return number_field(where, label, (low, high), key, value=value, step=step, placeholder=DEFAULT, **look)
     if option.kind == "choice":
         return _one(where, label, list(option.names), key, default, look)
@@ -144,13 +148,12 @@ def _draw_field(where: DeltaGenerator, key: str, name: str, field: Field[Any], o
         put_right(key, label, flag)
         return where.toggle(label, key=key, bind="query-params", **look)
     if option.what == "task":
-        every = local_tasks(setup.data_dir)
-        begin = first_task(every, setup.spec.is_demo) if field.default is MISSING else default or None
-        begin = studied if studied in every and begin is not None else begin
+        every = local_tasks(asks.data_dir)
+        begin = (studied if studied in every else every[0]) if field.default is MISSING or default else None
         return _one(where, label, every, key, begin, look) or default
     if option.what == "tasks":
-        every = local_tasks(setup.data_dir)
-        first = first_tasks(every, setup.spec.is_demo, int(option.example or 0))
+        every = local_tasks(asks.data_dir)
+        first = first_tasks(every, asks.spec.is_demo, int(option.example or 0))
         box = partial(where.multiselect, label, every, filter_mode="contains", placeholder=DEFAULT, **look)
         return ",".join(several(key, every, box, first)) or default
     if option.what == "passage":

@@ -7,8 +7,7 @@ import streamlit as st
 from engine.heads.induction import induction
 from engine.models.masks import Mask
 from engine.texts.passages import as_chat
-from pages.ui.controls.selection import compared
-from pages.ui.controls.sidebar import wait_for_model
+from pages.ui.controls.model import wait_for_model
 from pages.ui.controls.study import Study, set_study
 from pages.ui.controls.study_bar import draw_pruned
 from pages.ui.controls.texts import Chosen
@@ -38,8 +37,8 @@ def await_text(text: Chosen | None, at: DeltaGenerator) -> Chosen:
 
 def read_setting(of: Study, text: Chosen, shade: str, head_at: DeltaGenerator) -> TextState:
     """Returns the setting once the models are known, and draws the choice of heads in its place."""
-    other, target = compared(of.setup.spec), wait_for_model(of.setup)
-    full_target = target if other is None else wait_for_model(of.setup, other)
+    other, target = of.second, wait_for_model(of)
+    full_target = target if other is None else wait_for_model(of, other)
     known = induction(target).stored(session())
     with errors_shown():
         pruning, is_chat = of.pruning(target), of.is_chat
@@ -49,7 +48,7 @@ def read_setting(of: Study, text: Chosen, shade: str, head_at: DeltaGenerator) -
     whole, full = Side(target, Mask.full(target.shape)), Side(full_target, Mask.full(full_target.shape))
     x = TextState(
         name=text.name, text=text.text, landmarks=() if is_chat else text.landmarks, named=text.named, is_chat=is_chat,
-        data_dir=of.setup.data_dir, full=full, whole=whole, pruning=pruning, known=known, heads=tuple(heads),
+        data_dir=of.data_dir, full=full, whole=whole, pruning=pruning, known=known, heads=tuple(heads),
         shade=shade,
     )  # fmt: skip
     if st.session_state.get(ALONE) != x.models:

@@ -20,7 +20,7 @@ from pages.ui.sections.section import Section, draw_section, draw_table_of
 SLOT = "cost"
 HELP = (
     "Masked: everything is computed, and pruned components are set to 0. Sliced: they are not computed; this is "
-    "how accuracy is measured here. The sidebar counts the embeddings too."
+    "how accuracy is measured here. Settings count the embeddings too."
 )
 SHOWS = "Tokens a second of a prompt and after it, full and pruned in turn, and the memory of weights and cache."
 

@@ -14,7 +14,7 @@ from engine.errors import HeadroomError
 from engine.questions.requests import Question
 from engine.views.questions import Second, choices, question_frame, with_harness
 from pages.ui.controls.controls import one_of
-from pages.ui.controls.selection import typed
+from pages.ui.controls.study import study
 from pages.ui.figures.drawing import draw_table
 from pages.ui.page.address import MOST, number_field
 from pages.ui.page.runtime import show_error
@@ -50,7 +50,7 @@ def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None 
     both = second is not None and "between" in frame
     assert measured.full is not None
     frame = _draw_harness(frame, x.task.name, measured.full.first(len(frame)), st.container())
-    options = SHOWN | (BETWEEN if typed() else {}) | (OTHERWISE if "harness" in frame else {})
+    options = SHOWN | (BETWEEN if study().second else {}) | (OTHERWISE if "harness" in frame else {})
     wanted = one_of(filter_at, "Show", options, KEY, SHOWN_HELP)
     column = "between" if wanted in BETWEEN else "change"
     if wanted in OTHERWISE:

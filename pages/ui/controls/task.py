@@ -1,9 +1,11 @@
-"""A user's own questions or word pairs: a file given by its path, uploaded, or pasted. Except by path they are kept
-with the results, by their content, so that a link that names one always means the same questions.
+"""The task of the study: its select box, and a user's own questions or word pairs.
+
+These are a file given by its path, uploaded, or pasted. Except by path they are kept with the results, by their
+content, so that a link that names one always means the same questions.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +17,31 @@ from engine.files import write_whole
 from engine.questions.faults import RowFault
 from engine.questions.requests import Requests, TooFewExamples
 from engine.questions.tasks import OWN, OWN_PAIRS, OWN_SUFFIXES
-from pages.ui.controls.study import set_study
+from pages.ui.controls.study import set_study, study
+from pages.ui.page.address import current_value
 from pages.ui.page.defaults import SHOT_COUNTS
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import show_error, store
-from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
 from pages.ui.page.tables import plain
-from pages.ui.page.widget_writes import write
+from pages.ui.page.widget_writes import follow_default, hold, write
 
+MENU = "study_settings"  # the menu of the bar, which has these fields
+ADD = "Add your own questions …"
+IN = " in "  # between the name of a file and its folder
+OWN_FILES = "own question files"  # in the session: paths that were chosen
 FOLDER = "questions"  # of uploaded files, in the folder of the results
 PATH, UPLOADED, PASTED = "own_path", "own_file", "own_pasted"  # keys of the fields
 FAULT, FEWER = "own fault", "own fewer examples"  # in the session: what the next run says and sets
 MOST_MB = 20  # of an uploaded file; one named by its path may be larger
-FORMAT = '{"context": "The capital of France is", "choices": ["Paris", "Rome"], "gold": 0}'
+TASK_HELP = (
+    "A task of EleutherAI's lm-evaluation-harness, or your own questions. Type part of a name to filter. The examples "
+    "stand in the prompt of each question (shots): 0-shot, 1-shot, 5-shot."
+)
+FORMATS = """{"context": "The capital of France is", "choices": ["Paris", "Rome"], "gold": 0}
+
+or question,answer
+   cat,cats"""
 HELP = (
     "The file never leaves this computer. One third of the rows, chosen by content, is used for rankings and solved "
     "examples and is never asked. To choose them yourself, put `mine.train.jsonl` next to `mine.jsonl` and give its "
@@ -35,18 +49,57 @@ HELP = (
 )
 
 
-def draw_own_questions(where: DeltaGenerator, used: Callable[[], None]) -> None:
-    """Draws the fields; a file named or uploaded there becomes its task, and `used` is called."""
-    about: dict[str, Any] = {"placeholder": f"~/mine{OWN}", "help": HELP, "on_change": _use_path, "args": (used,)}
+def choose_task(where: DeltaGenerator, names: Sequence[str]) -> str:
+    """Draws the box, bound to the address; returns the name of a task or the path of a file. Its first entry opens the
+    menu with the fields for the user's own questions, and the task stays as it was.
+
+    New names cannot be typed into the box itself: Streamlit puts "Add: ..." first and takes it on Enter, so that
+    "transl" became a task of that name.
+    """
+    follow_default("task", names[0])
+    hold("task")
+    rewrite_param("task", lambda values: None if values[-1] in ("", ADD) else label_of(path_of(values[-1])))
+    look: dict[str, Any] = {"bind": "query-params", "filter_mode": "contains", "format_func": label_of}
+    look |= {"index": 1, "on_change": _open_menu, "help": TASK_HELP}
+    return str(where.selectbox("Task", [ADD, *_with_own_files(names)], key="task", **look)).strip()
+
+
+def _open_menu() -> None:
+    if st.session_state["task"] == ADD:
+        write("task", study().task.name)
+        st.session_state[MENU] = True
+
+
+def label_of(task: str) -> str:
+    """Returns a task as the box and the address show it: a file's name before its folder, as the box cuts the end."""
+    folder, slash, name = task.rpartition("/")
+    return f"{name}{IN}{folder or '/'}" if slash and name.endswith(OWN_SUFFIXES) else task
+
+
+def path_of(label: str) -> str:
+    """Returns the task with this label; a path is its own."""
+    name, is_in, folder = label.partition(IN)
+    return f"{folder.rstrip('/')}/{name}" if is_in and name.endswith(OWN_SUFFIXES) else label
+
+
+def _with_own_files(names: Sequence[str]) -> list[str]:
+    """Returns the names, then the user's own files, and a value set by the address or another part of the app."""
+    chosen = "" if current_value("task") == ADD else path_of(current_value("task"))
+    files = st.session_state.setdefault(OWN_FILES, [])
+    if chosen.endswith(OWN_SUFFIXES) and chosen not in files:
+        files.append(chosen)
+    return list(dict.fromkeys([*names, *files, *([chosen] if chosen else [])]))
+
+
+def draw_own_questions(where: DeltaGenerator) -> None:
+    """Draws the fields; a file named or uploaded there becomes the task."""
+    about: dict[str, Any] = {"placeholder": f"~/mine{OWN}", "help": HELP, "on_change": _use_path}
     where.text_input("Your own questions: path of a file", key=PATH, **about)
-    about = {"on_change": _use_file, "args": (used,), "max_upload_size": MOST_MB}
+    about = {"on_change": _use_file, "max_upload_size": MOST_MB}
     where.file_uploader("Or upload a file", OWN_SUFFIXES, key=UPLOADED, help=HELP, **about)
     with where.form("own_form", border=False):  # of a form, Ctrl+Enter in the field is the button
-        st.text_area("Or paste the rows", key=PASTED, height=90, help=HELP)
-        about = {"on_click": _use_pasted, "args": (used,)}
-        st.form_submit_button("Use the pasted rows", icon=":material/check:", **about)
-    where.caption(f"A line for each question, such as `{FORMAT}`")
-    where.caption("Or word pairs, also from a spreadsheet: `question,answer` and below it `cat,cats`")
+        st.text_area("Or paste the rows", key=PASTED, height=110, help=HELP, placeholder=FORMATS)
+        st.form_submit_button("Use the pasted rows", icon=":material/check:", on_click=_use_pasted)
     if line := st.session_state.pop(FAULT, None):
         with where:
             show_error(line)
@@ -99,34 +152,34 @@ def keep_file(name: str, content: bytes, folder: Path) -> Path:
     return file
 
 
-def _use(file: str, used: Callable[[], None]) -> None:
+def _use(file: str) -> None:
     set_study(task=file)
-    used()
+    st.session_state[MENU] = False
 
 
-def _use_path(used: Callable[[], None]) -> None:
+def _use_path() -> None:
     typed = st.session_state[PATH].strip()
     if typed.endswith(OWN_SUFFIXES):
-        _use(typed, used)
+        _use(typed)
     elif typed:
         ends = " or ".join(OWN_SUFFIXES)
         st.session_state[FAULT] = f"{typed!r} does not end with {ends}; give a file of questions or word pairs"
 
 
-def _use_file(used: Callable[[], None]) -> None:
+def _use_file() -> None:
     if (given := st.session_state[UPLOADED]) is not None:
-        _keep_and_use(given.name, given.getvalue(), used)
+        _keep_and_use(given.name, given.getvalue())
 
 
-def _use_pasted(used: Callable[[], None]) -> None:
+def _use_pasted() -> None:
     """Uses pasted rows: a line of JSON for each question, or else word pairs."""
     if text := st.session_state[PASTED].lstrip("\ufeff").strip():
         name = f"pasted{OWN if text.startswith('{') else OWN_PAIRS}"
-        _keep_and_use(name, f"{text}\n".encode(), used)
+        _keep_and_use(name, f"{text}\n".encode())
 
 
-def _keep_and_use(name: str, content: bytes, used: Callable[[], None]) -> None:
+def _keep_and_use(name: str, content: bytes) -> None:
     try:
-        _use(str(keep_file(name, content, store().directory / FOLDER)), used)
+        _use(str(keep_file(name, content, store().directory / FOLDER)))
     except HeadroomError as error:
         st.session_state[FAULT] = str(error)
