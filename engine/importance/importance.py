@@ -26,7 +26,7 @@ from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.encoding import Encoded, Row, pack
-from engine.questions.requests import Questions
+from engine.questions.requests import CHUNK, Questions
 from engine.records import Record, canonical_key
 from engine.shapes import ModelShape
 from engine.statistics import ALPHA, holm, mcnemar
@@ -118,7 +118,10 @@ def _by_questions(target: Target, questions: Questions, what: str, mask: Mask | 
     """Returns the Scores by passes over the questions."""
 
     def gradients(session: Session, records: list[Record]) -> list[Piece]:
-        return _chunk_pieces(target, questions, what, mask)
+        pieces = _chunk_pieces(target, questions, what, mask)
+        if questions.n < CHUNK and session.record(pieces[0].key) is None:  # the others of the chunk are not wanted
+            return _chunk_pieces(target, questions, what, mask, questions.n)
+        return pieces
 
     def forward(session: Session, records: list[Record]) -> list[Piece]:
         return _forward_pieces(target, questions, what)
@@ -138,12 +141,13 @@ def of_prompts(target: Target, what: str, n_prompts: int = N_PROMPTS) -> Measure
     return MEASURED_BY[what].of(target, n_prompts).map(lambda found: Scores(what, *found))
 
 
-def _chunk_pieces(target: Target, questions: Questions, what: str, mask: Mask | None) -> list[Piece]:
+def _chunk_pieces(target: Target, questions: Questions, what: str, mask: Mask | None, size: int = CHUNK) -> list[Piece]:
+    """Returns one piece for each `size` questions."""
     mask, what = mask or Mask.full(target.shape), "gate" if what == "gate" else "heads"  # the stored score
     about = {"what": what} | ({} if mask.is_full else {"mask": mask.key()})
     found, fields = [], target.key(gradients=True) | about
     n_layers, n_heads = target.shape.n_layers, target.shape.n_heads
-    for chunk, size in questions.sized_chunks():
+    for chunk, n_wanted in questions.sized_chunks(size):
         golds = [question.golds[0] for question in questions.at(chunk)]
         key = canonical_key("importance", fields | {"questions": questions.digest(chunk), "golds": golds})
         n = len(chunk)
@@ -158,7 +162,7 @@ def _chunk_pieces(target: Target, questions: Questions, what: str, mask: Mask | 
             shapes["n_targets"] = (n, "C")
         measure = partial(_measured, target=target, questions=questions, chunk=chunk, what=what, mask=mask, key=key)
         reads = partial(gradient_characters, questions.at(chunk), what == "gate")
-        found.append(Piece(key, size, shapes, measure, reads, "gradient"))
+        found.append(Piece(key, n_wanted, shapes, measure, reads, "gradient"))
     return found
 
 

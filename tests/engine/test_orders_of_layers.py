@@ -15,6 +15,7 @@ from engine.models.in_memory import Models
 from engine.models.masks import Mask, parse_edits, parse_mask, without_layers
 from engine.progress import final
 from engine.questions.encoding import encode_questions
+from engine.records import decode
 from tests.engine.fixtures import EXAMINED, caught, finished, questions_in, target_in, write_questions
 
 
@@ -151,3 +152,13 @@ def test_quick_gradient_is_gradient_from_eight_questions(folder_of, file, sessio
     found = final(orders_of(target, pruning).run(session))
     expected = orders_of(target, replace(pruning, ranking=Ranking("gradient", n_questions=n))).stored(session)
     assert found.heads.tolist() == expected.heads.tolist() and found.ffns.tolist() == expected.ffns.tolist()
+
+
+@pytest.mark.parametrize("names, sizes", [([QUICK], [8]), (["gradient", QUICK], [16]), ([QUICK, "gradient"], [8, 16])])
+def test_a_quick_order_measures_its_questions_alone_unless_a_chunk_is_stored(folder_of, file, session, names, sizes):
+    _, target, _ = asked(session, folder_of("opt"), file)
+    task, nothing = questions_in(file, session).task, parse_edits("", target.shape)
+    for name in names:
+        final(orders_of(target, Pruning(task, Ranking(name, n_questions=16), 500, 500, nothing)).run(session))
+    records = [decode(session.store.get(key)) for key in session.store.keys() if "/importance/" in key]
+    assert sorted(len(record.arrays["gold"]) for record in records) == sizes
