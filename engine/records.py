@@ -18,7 +18,7 @@ from cache.typed_json import decode_json
 SCHEMA = "3"  # of keys, packing and scoring code: raise it whenever the same key could mean other numbers
 MAX_HEADER_BYTES = 1_000_000
 # Results under keys that say all that changes them: not views and texts under a name, nor what holds on one machine
-TRAVELS = re.compile(r"\d+/(?!(?:rates|cost|speed|tuning)/)[^/]+/[0-9a-f]{40}")
+TRAVELS = re.compile(r"\d+/(?!(?:rates|speed|tuning)/)[^/]+/[0-9a-f]{40}")
 T = TypeVar("T")
 _notes: ContextVar[dict[bytes, Any] | None] = ContextVar("notes", default=None)
 

@@ -15,7 +15,7 @@ from pages.ui.page.screens import draw_headline
 from pages.ui.page.work import live
 from pages.ui.prune import head_map, stories
 from pages.ui.prune.layout import draw_page
-from pages.ui.prune.panels.panels import draw_panels
+from pages.ui.prune.panels import draw_panels
 from pages.ui.prune.parts import draw_coloring
 
 require_frame("pages/prune.py")

@@ -1,4 +1,4 @@
-"""Answers to questions under a mask: accuracy, cost and speed.
+"""Answers to questions under a mask: accuracy and speed.
 
 `evaluation`: answers, accuracy, intervals and flips, through the store
 `scoring`: log-likelihoods of all choices; a prefix shared by all questions is computed once
@@ -8,5 +8,5 @@
 `harness_rows`: the rows of such a log, whatever the harness's version
 `harness_samples`: answers measured here, written as the harness logs its own
 `published`: published values, and whether the measured ones agree
-`costs`: parameters, bytes and seconds that a mask saves, and tokens per second
+`speed`: tokens per second and memory of a pruned model
 """

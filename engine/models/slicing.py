@@ -41,14 +41,12 @@ class Sliced:
     """The smaller parts of a model under one mask, made once and put in place as often as needed. `swaps` are (parent,
     attribute, what stands there meanwhile); `reads` are (attention, which key and value head each head reads) where
     heads share them unevenly and a cache is to hold each once; `masked` are the components left to the mask's hooks;
-    `n_params` and `n_bytes` are what the layers then hold, of `n_params_full` and `n_bytes_full`.
+    `n_bytes` are what the layers then hold, of `n_bytes_full`.
     """
 
     swaps: tuple[tuple[Any, str, Any], ...]
     reads: tuple[tuple[Any, tuple[int, ...]], ...]
     masked: Mask
-    n_params: int
-    n_params_full: int
     n_bytes: int
     n_bytes_full: int
 
@@ -85,10 +83,8 @@ def sliced(loaded: Loaded, mask: Mask, as_exported: bool = False) -> Sliced:
     masked = Mask.from_arrays(still, np.ones(len(mask.ffns), bool))
     before = [getattr(parent, name) for parent, name, after in swaps if hasattr(after, "forward")]
     after = [module for _, _, module in swaps if hasattr(module, "forward")]
-    full_params, full_bytes = _size(layers)
-    saved_params, saved_bytes = np.subtract(_size(before), _size(after))
-    return Sliced(tuple(swaps), tuple(reads), masked, int(full_params - saved_params), full_params,
-                  int(full_bytes - saved_bytes), full_bytes)  # fmt: skip
+    full_bytes = _n_bytes(layers)
+    return Sliced(tuple(swaps), tuple(reads), masked, full_bytes - _n_bytes(before) + _n_bytes(after), full_bytes)
 
 
 @contextmanager
@@ -169,10 +165,9 @@ def _slice(
     return small.eval()
 
 
-def _size(modules: Sequence[Any]) -> tuple[int, int]:
-    """(parameters, bytes) of these modules."""
-    parameters = [parameter for module in modules for parameter in module.parameters()]
-    return sum(p.numel() for p in parameters), sum(p.numel() * p.element_size() for p in parameters)
+def _n_bytes(modules: Sequence[Any]) -> int:
+    """Bytes of the parameters of these modules."""
+    return sum(each.numel() * each.element_size() for module in modules for each in module.parameters())
 
 
 def _silent(out: Any, index: int) -> Any:

@@ -117,7 +117,7 @@ class MeasureSpeed(PrunedModel):
     out: str | None = output(TABLES, "output file: .csv or .parquet")
 
     def measure(self, run: RequestRun) -> Result:
-        from engine.accuracy.costs import speed
+        from engine.accuracy.speed import speed
 
         target = self.target(run.session)
         mask = self.mask_in(run, target)

@@ -1,11 +1,12 @@
 """Accuracy on a task: of a model or of two, next to published values, and without sets of heads."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from engine.accuracy.evaluation import Answers, accuracy
+from engine.accuracy.evaluation import Answers, ModelComparison, accuracy
 from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS, Paired, paired
 from engine.studies.ablations import Ablations
@@ -121,6 +122,21 @@ def compared_words(name: str, change: Paired) -> str:
     return f"{words}{change.lost}"
 
 
+def two_models_rows(
+    both: ModelComparison, names: Sequence[str], full: Sequence[Answers | None]
+) -> list[dict[str, Any]]:
+    """A row for each of two models on the same questions: its accuracy, its full model's, how many it alone answers,
+    and the difference of the two."""
+    change, (low, high) = both.change, both.change.interval
+    alone, rows = (change.lost, change.gained), list[dict[str, Any]]()
+    for name, side, answers, only in zip(names, (both.first, both.second), full, alone, strict=True):
+        whole = accuracy(answers.first(change.n)).acc if answers and len(answers) >= change.n else math.nan
+        row = {"model": name, "n": change.n, "acc": side.acc, "low": side.ci_low, "high": side.ci_high}
+        row |= {"acc_full": whole, "only_this_one_right": only, "difference": change.difference}
+        rows.append(row | {"difference_low": low, "difference_high": high, "p_mcnemar": change.p_mcnemar})
+    return rows
+
+
 def cut_lines(answers: Answers) -> list[str]:
     """A line on questions that do not fit the model's window; none if all do."""
     n = answers.n_contexts_cut
@@ -168,6 +184,18 @@ def removal_view(found: Removal, shape: ModelShape, task: str) -> View:
     if len(found.draws) == N_DRAWS:
         finding += f" **The story {'holds' if found.holds else 'does not hold'} here.**"
     return View(finding, [without_part("Accuracy lost", together_rows(found, "induction heads", line.is_loss))])
+
+
+def removal_headline(found: Removal, n_heads: int, task: str) -> str:
+    """The same as a heading, of a model of `n_heads`; "" until all draws are measured."""
+    n, line, others = len(found.heads), found.removed, [each.pruned for each in found.draws]
+    if line is None or len(others) < N_DRAWS:
+        return ""
+    at_random = f"{number(100 * min(others), 0)} to {percent(max(others), 0)}"
+    return (
+        f"Without {n} of {n_heads} heads, its induction heads, the model gets {percent(line.pruned, 0)} of {task} "
+        f"right instead of {percent(line.full, 0)}; without {n} random heads, {at_random}."
+    )
 
 
 def cut_notes(answers: Mapping[str, Answers]) -> list[str]:

@@ -4,17 +4,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from engine.accuracy.costs import Cost, Speed
+from engine.accuracy.speed import Speed
 from engine.export.card import Exported
 from engine.models.masks import Mask
-from engine.models.slicing import SLICE_BELOW
 from engine.texts.perplexity import Change, Perplexity
 from engine.views import kit
 from engine.views.accuracy import cut_notes
 from engine.views.view import Column, Part, View
 from engine.views.words import counted, percent, plain, with_interval
-
-WAYS = {"full": "Full model", "masked": "Masked", "sliced": "Sliced"}  # of a mask
 
 
 def exported_view(made: Exported, mask: Mask) -> View:
@@ -33,56 +30,6 @@ def exported_view(made: Exported, mask: Mask) -> View:
         notes.append(f"Accuracy on {found['task']}: {sides}, {counted(found['n'], 'question')}.")
         notes += cut_notes({made.base: made.judged.full})
     return View(finding, notes=[*notes, made.to_load])
-
-
-def cost_view(found: Cost, mask: Mask) -> View:
-    """Parameters and bytes of the layers, and the time of a question: full, masked, and sliced."""
-    sizes = {"full": (found.n_params_full, found.n_bytes_full), "masked": (found.n_params_full, found.n_bytes_full),
-             "sliced": (found.n_params, found.n_bytes)}  # fmt: skip
-    rows = [{"way": WAYS[way], "parameters": n, "bytes": _bytes(n_bytes), "ms": _milliseconds(found.seconds.get(way))}
-            for way, (n, n_bytes) in sizes.items()]  # fmt: skip
-    columns = {"way": Column("Model"), "parameters": Column("Parameters without embeddings", ",d"),
-               "bytes": Column("Bytes of these"), "ms": Column("ms a question", help="Median and range.")}  # fmt: skip
-    return View("", [Part("Size and time", rows, columns)], _cost_notes(found, mask))
-
-
-def _cost_notes(found: Cost, mask: Mask) -> list[str]:
-    import numpy as np
-
-    n_sliced = mask.n_heads_pruned - found.n_heads_masked
-    same = found.n_params == found.n_params_full
-    said = []
-    if not found.seconds:
-        said.append("The time is not measured yet.")
-    else:
-        masked, small = (float(np.median(found.seconds[way])) for way in ("masked", "sliced"))
-        between = "What differs is noise" if same else f"Sliced takes {small / masked:.2f} times as long as masked"
-        busy = ": it was busy" if found.load > 0.75 * found.n_cpus else ""
-        said.append(f"{between}. Medians (range) of {len(found.seconds['sliced'])} rounds of {found.n_questions} "
-                    f"questions; the smaller weights took {1000 * found.slicing_s:,.0f} ms to make. The machine's load "
-                    f"was {found.load:.1f} on {found.n_cpus} cores{busy}.")  # fmt: skip
-    if mask.is_full:
-        said.append("Nothing is pruned: all three are the same model.")
-    elif found.n_heads_masked:
-        least = percent(1 - SLICE_BELOW, 0)
-        said.append(f"{n_sliced:,} of {mask.n_heads_pruned:,} pruned heads are sliced, the others masked: a layer that "
-                    f"loses less than {least} of its heads saves nothing, nor does one whose queries, keys and values "
-                    "come from one projection.")  # fmt: skip
-    return said
-
-
-def _bytes(n: int) -> str:
-    return f"{n / 1e6:,.1f} MB" if n < 1e9 else f"{n / 1e9:,.2f} GB"
-
-
-def _milliseconds(seconds: Any) -> str:
-    if seconds is None:
-        return "–"
-    import numpy as np
-
-    low, middle, high = 1000 * np.quantile(seconds, [0, 0.5, 1])
-    digits = 1 if middle < 100 else 0
-    return f"{middle:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
 
 
 def speed_view(found: Speed, mask: Mask) -> View:

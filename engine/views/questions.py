@@ -72,6 +72,24 @@ def question_frame(full: Answers | None, pruned: Answers | None, second: Second 
     return frame if second is None or second[1] is None else _with_second(frame, pruned, second[1])
 
 
+def choice_frame(full: Answers | None, pruned: Answers | None, second: Second | None = None) -> "pd.DataFrame":
+    """Returns one row per question and choice: its texts, whether it is right, and of each model its log-likelihood and
+    whether it is the answer."""
+    import pandas as pd
+
+    rows = []
+    sides = {"full": full, "pruned": pruned, "second_model": None if second is None else second[1]}
+    for at, question in enumerate(() if full is None else full.questions):
+        for choice, (context, continuation) in enumerate(zip(question.contexts, question.continuations, strict=True)):
+            row: dict[str, object] = {"question": question.doc_id, "choice": choice, "gold": choice in question.golds}
+            for name, answers in sides.items():
+                if answers is not None and at < len(answers):
+                    row[f"{name}_log_likelihood_nats"] = answers.log_likelihood_nats[at, choice]
+                    row[f"{name}_chosen"] = bool(answers.predicted[at] == choice)
+            rows.append(row | {"context": context, "continuation": continuation})
+    return pd.DataFrame(rows)
+
+
 def with_harness(frame: "pd.DataFrame", ours: Answers, found: HarnessAnswers) -> "pd.DataFrame":
     """Returns the frame with the answers that lm-eval logged (`harness`, "" if it has none), and whether they are the
     full model's (`as_harness`)."""

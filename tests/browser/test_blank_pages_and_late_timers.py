@@ -8,7 +8,7 @@ from playwright.sync_api import TimeoutError
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from tests.browser.conftest import WAIT_MS, keyed, open_settings, settled_figure
+from tests.browser.conftest import WAIT_MS, await_mark, open_settings, settled_figure
 
 TRIES = 12  # of 5 s
 
@@ -38,7 +38,7 @@ def test_a_blank_page_is_loaded_again_once(tab, address):
 
     tab.route_web_socket(lambda url: True, watch)
     tab.goto(f"{address}/?precision=fp32&limit=16&order=random&heads=50")
-    keyed(tab, "example look").wait_for()  # measured last: the page is drawn once more
+    await_mark(tab, "curve", "estimated")  # last, and the page is drawn once more
     settled_figure(tab, questions=16)
     reloads = []
     tab.on("framenavigated", lambda frame: reloads.append(frame))
@@ -48,7 +48,7 @@ def test_a_blank_page_is_loaded_again_once(tab, address):
         if reloads:
             break
     assert reloads, "a page that went blank is not loaded again"
-    keyed(tab, "example look").wait_for()
+    await_mark(tab, "curve", "estimated")
     settled_figure(tab, questions=16)
     assert "heads=50" in tab.url and len(sockets) == 2
     for _ in range(TRIES):

@@ -55,7 +55,7 @@ def test_as_many_presses_of_back_return_through_the_views(page, address):
     keyed(page, "axis").get_by_role("radio").nth(1).click()
     done()
     if IS_THOROUGH:
-        keyed(page, "prune_cost").locator("summary").click()
+        keyed(page, "prune_speed").locator("summary").click()
         done()
     opened(page, "Text")
     done()

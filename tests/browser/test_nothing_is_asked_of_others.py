@@ -53,7 +53,7 @@ def test_hostile_text_is_shown_and_nothing_is_fetched(page, app_server, tmp_path
     address = app_server(tmp_path / "results", warm=True)[0]
     visit(page, address, model=str(broken))
     page.get_by_text("a.png").filter(visible=True).first.wait_for()
-    visit(page, address, model=str(model), task=str(task), shots="0", prune_questions="true", prune_cost="true")
+    visit(page, address, model=str(model), task=str(task), shots="0", prune_questions="true", prune_speed="true")
     keyed(page, "prune_example").wait_for()
     page.get_by_text("b.png").filter(visible=True).first.wait_for()
     page.get_by_role("button", name="Views").click()

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import THEMES, await_command, await_mark, keyed, marked, open_settings, settled_figure
+from tests.browser.conftest import THEMES, await_command, await_mark, marked, open_settings, settled_figure
 from tests.embedded import n_at
 
 
@@ -44,7 +44,7 @@ def test_every_control_is_reached_by_the_keyboard(page, address):
       while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement
       return (at.getAttribute('aria-label') || (at.type === 'range' && at.labels[0].textContent) || at.innerText).trim()
     }"""
-    missing = {"Questions", "Pruning order", "Attention heads", "Prune these as well", "Measure the curve"}
+    missing = {"Questions", "Pruning order", "Attention heads", "Prune these as well", "How far?"}
     missing |= {"Same examples for every question", "What pruning saves"}
     seen = []
     for _ in range(150):  # twice around: a redraw just then may send the focus back to the top
@@ -68,11 +68,9 @@ def test_a_cold_permalink(page, app_server, store_folder):
 
 def test_a_picture_and_a_table_are_saved(page, address):
     page.goto(f"{address}/?precision=fp32&limit=32&order=random&heads=50")
-    # the link of the example comes last, after estimates, and the page is drawn once more
-    await_mark(page, "curve", "estimated")
-    keyed(page, "example look").wait_for()
+    await_mark(page, "curve", "estimated")  # last, and the page is drawn once more
     settled_figure(page, heads=n_at(50), questions=32)
-    wanted = {"Heads (PNG)": b"\x89PNG", "Curve (SVG)": b"<svg", "Questions and choices (CSV)": b"ques"}
+    wanted = {"Heads and FFNs (PNG)": b"\x89PNG", "Curve (SVG)": b"<svg", "Questions and choices (CSV)": b"ques"}
     for name, start in wanted.items():
         if not page.get_by_role("button", name=name).is_visible():
             page.get_by_role("button", name=re.compile("Download$")).click()
@@ -116,6 +114,6 @@ def test_few_controls_and_question_marks_are_in_sight(page, address):
     page.set_viewport_size({"width": 1280, "height": 1000})
     page.goto(f"{address}/?precision=fp32&limit=32&heads=50")
     settled_figure(page, heads=n_at(50), questions=32)
-    keyed(page, "example look").wait_for()
+    await_mark(page, "curve", "estimated")
     controls, helps = page.evaluate(CONTROLS)
     assert 8 <= controls <= 12 and helps <= 8

@@ -52,14 +52,13 @@ def test_only_results_travel():
     digest = key(0).rpartition("/")[2]
     assert travels(key(0)) and travels(f"2/head on probe/{digest}")
     for other in ("views/saved", "passages", f"passage/{digest}", f"file-digest/{digest}", f"3/rates/{digest}",
-                  f"3/cost/{digest}", f"3/speed/{digest}", f"x{key(0)}", f"{key(0)}0"):  # fmt: skip
+                  f"3/speed/{digest}", f"x{key(0)}", f"{key(0)}0"):  # fmt: skip
         assert not travels(other), other
 
 
 def test_the_kinds_that_stay_are_those_that_the_engine_overwrites_or_times():
     """Were one renamed, how fast a machine is would be told to all the others."""
-    files = {"rates": "timing/observed_timings.py", "cost": "accuracy/costs.py", "speed": "accuracy/costs.py",
-             "tuning": "kernels/kernel_choice.py"}  # fmt: skip
+    files = {"rates": "timing/observed_timings.py", "speed": "accuracy/speed.py", "tuning": "kernels/kernel_choice.py"}
     for kind, file in files.items():
         assert f'canonical_key("{kind}"' in (REPOSITORY / "engine" / file).read_text()
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from engine import records as results
-from engine.accuracy.costs import cost
 from engine.accuracy.evaluation import chunk_pieces, evaluation
+from engine.accuracy.speed import speed
 from engine.errors import HeadroomError
 from engine.heads.ablation import Ablating, head_ablations
 from engine.heads.attention import head_views, overview
@@ -127,7 +127,7 @@ def test_every_record_says_what_it_is_of_and_how_it_was_measured(session, tiny_o
     questions = questions_in(write_questions(tmp_path / "own.jsonl", 4), session)
     mask = parse_mask("L0H1", target.shape)
     runs = [importance(target, questions, what).run(session) for what in WHAT]
-    runs += [evaluation(target, questions, mask).run(session), cost(target, questions, mask).run(session)]
+    runs += [evaluation(target, questions, mask).run(session), speed(target, mask).run(session)]
     runs += [induction(target, "olsson").run(session), token_losses(target, TEXT, mask).run(session)]
     runs += [texts_of(target, Source("text", "mine", TEXT * 6, n_texts=1)).run(session)]
     runs += [head_ablations(target, [TEXT], Ablating(mask)).run(session)]
@@ -152,7 +152,7 @@ def test_every_record_says_what_it_is_of_and_how_it_was_measured(session, tiny_o
     assert "L0H1" in masks
     assert (
         kinds
-        == {"answers", "importance", "activity", "magnitudes", "cost", "function vectors", "entity induction"}
+        == {"answers", "importance", "activity", "magnitudes", "speed", "function vectors", "entity induction"}
         | of_texts
     )
 

@@ -362,6 +362,12 @@ def press(at, label):
     return settled(at)
 
 
+def choose_story(at, key):
+    """Clicks the chip of a story of Prune, by its key."""
+    at.session_state["prune_story"], at.session_state["prune story to set"] = key, True
+    return settled(at)
+
+
 def frames_of(at):
     """The named tables of each chart, in order, as they go to the browser."""
     from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df as to_frame

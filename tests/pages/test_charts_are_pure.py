@@ -20,7 +20,7 @@ from pages.ui.controls.coloring import LOST, Coloring
 from pages.ui.figures import charts
 from pages.ui.figures.empty import SKETCHES, SVG
 from pages.ui.prune.charts import accuracy_curve
-from pages.ui.prune.tables import component_frame, component_part
+from pages.ui.prune.tables import component_frame, map_part
 
 
 def points(*accuracies):
@@ -34,7 +34,7 @@ def points(*accuracies):
 
 
 def components(scores, pruned=()):
-    """The pictures of the map of a score for each head of each layer, and of one for each FFN: of the first head."""
+    """The picture of the map of a score for each head of each layer, and of one for each FFN: of the first head."""
     by_head, kept = np.array(scores, float), np.ones(np.shape(scores), bool)
     for place in pruned:
         kept[place] = False
@@ -42,20 +42,24 @@ def components(scores, pruned=()):
     shape = ModelShape(n_layers, n_heads, n_heads, *sizes)
     found = [None if np.isnan(each).all() else Scores("heads", 4, each) for each in (by_head, by_head[:, 0])]
     coloring = Coloring(("Gradient", LOST), *found, measures=None)  # pyright: ignore[reportArgumentType]
-    frame = component_frame(shape, coloring, Mask.from_arrays(kept, kept[:, 0]))
-    drawn = [component_part(frame, coloring, {0}, of).picture() for of in (0, 1)]
-    return [picture for picture in drawn if picture is not None]
+    frame = component_frame(shape, coloring, Mask.from_arrays(kept, kept[:, 0]), {0})
+    picture = map_part(frame, coloring.titles).picture()
+    assert picture is not None
+    return picture
 
 
+AROUND = (
+    pd.DataFrame([{"task": "piqa", "level": level / 10, "acc": 0.7} for level in range(3)]),
+    pd.DataFrame([{"level": level / 10, "low": 0.3, "high": 0.5} for level in range(3)]),
+)
 CHARTS = {
     "curve": accuracy_curve(points(0.6, 0.5), points(0.5)[:1], 0.6, 0.25, "Heads pruned"),
     "curve without a point": accuracy_curve(points(), points(), None, 0.25, "Heads pruned"),
-    "map": components(np.eye(2, 3), {(0, 0)})[0],
-    "map before any score": components(np.full((2, 3), np.nan), {(1, 2)})[0],
-    "map of nothing but zeros": components(np.zeros((2, 3)))[0],
-    "map of 4,608 heads": components(np.ones((64, 72)))[0],
-    "bars": components([[0.1], [-0.02], [0.0]], {(1, 0)})[1],
-    "bars before any score": components([[np.nan], [np.nan]], {(0, 0)})[1],
+    "curve among others": accuracy_curve(points(0.6, 0.5), points(), 0.6, 0.25, "Heads pruned", around=AROUND),
+    "map": components(np.eye(2, 3), {(0, 0)}),
+    "map before any score": components(np.full((2, 3), np.nan), {(1, 2)}),
+    "map of nothing but zeros": components(np.zeros((2, 3))),
+    "map of 4,608 heads": components(np.ones((64, 72))),
 }
 
 
@@ -84,6 +88,15 @@ def test_the_axes_of_the_curve_do_not_move():
     for name, domain in (("x", [0, 1]), ("y", [0, 1])):
         scales = [c["scale"] for spec in (low, high) for c in channels(spec, name) if "scale" in c]
         assert scales and all(scale == {"domain": domain} for scale in scales)
+
+
+def test_what_stands_around_the_curve_is_named():
+    drawn = pictures.to_svg(CHARTS["curve among others"], "t")
+    assert b">piqa<" in drawn and b">random orders<" in drawn
+    assert b">piqa<" not in pictures.to_svg(CHARTS["curve"], "t"), "a legend of nothing"
+    many = AROUND[0].assign(task=["piqa", "copa", "wic"]), AROUND[1][:0]
+    drawn = pictures.to_svg(accuracy_curve(points(0.6), points(), 0.6, 0.25, "x", around=many), "t")
+    assert b">3 other tasks<" in drawn and b">random orders<" not in drawn
 
 
 def test_the_line_goes_through_a_current_position_that_is_measured_in_full():
@@ -133,11 +146,11 @@ def test_a_chart_from_a_template_has_its_own_data():
 
 
 def test_a_moved_slider_leaves_the_colours_of_the_map_alone():
-    specs = [components([[1.0, 4.0]], pruned)[0].spec for pruned in (set(), {(0, 0), (0, 1)})]
+    specs = [components([[1.0, 4.0]], pruned).spec for pruned in (set(), {(0, 0), (0, 1)})]
     assert specs[0]["layer"][0]["encoding"]["color"] == specs[1]["layer"][0]["encoding"]["color"]
 
 
-@pytest.mark.parametrize("name, pruned", [("map", 1), ("map before any score", 1)])
+@pytest.mark.parametrize("name, pruned", [("map", 2), ("map before any score", 1)])
 def test_pruned_is_a_cross_and_not_a_colour(name, pruned):
     assert pictures.to_svg(CHARTS[name], "t").count(b'aria-roledescription="point"') in (0, 2 * pruned)
     crosses = [layer for layer in CHARTS[name].spec["layer"] if layer["mark"].get("shape") == CROSS]
@@ -149,7 +162,7 @@ def test_colours_come_from_the_one_place():
     import tomllib
 
     theme = tomllib.loads(colors.CONFIG.read_text(encoding="utf-8"))["theme"]["light"]
-    svg = pictures.to_svg(CHARTS["bars"], "t").decode().lower()
+    svg = pictures.to_svg(CHARTS["curve"], "t").decode().lower()
     assert theme["chartCategoricalColors"][0].lower() in svg
 
 

@@ -13,7 +13,7 @@ from engine.views.text_picture import COLUMNS, FULL_OPACITY, text_picture
 from engine.views.view import Column, Part
 from pages.ui.downloads import exports
 from pages.ui.downloads import footer as closing
-from pages.ui.prune.panels.exports import free_name
+from pages.ui.prune.exports import free_name
 from tests.pages.conftest import settled
 
 SCREENS = {

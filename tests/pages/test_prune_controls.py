@@ -89,7 +89,7 @@ def test_the_map_shows_the_scores_that_the_ranking_goes_by(open_app, name, tiny_
     train = select(get_requests(task, None, runtime.store()), 64, "stratified")
     target = experiment_of(at).target
     scores = final(importance(target, train, CRITERIA[name].heads).run(runtime.session())).scores.ravel()
-    [shown] = [each for each in components(at) if "ringed" in each]
+    [shown] = [each for each in components(at) if "outlined" in each]
     assert shown["title"] == CRITERIA[name].label
     heads = [place for place, named in enumerate(shown["name"]) if named.startswith("L")]
     said = [float(shown["said"][place].split()[-1].replace(",", "")) for place in heads]

@@ -2,13 +2,12 @@
 
 import re
 
-import pytest
 from streamlit.util import calc_hash
 
 from engine.questions.labels import LABELS
 from engine.questions.requests import Question, TaskSpec
 from engine.views.questions import copied, decided_by, question_start
-from tests.pages.conftest import components, settled
+from tests.pages.conftest import settled
 
 PROMPT = (
     "My uncle lost the grey and new boot\n\nIn August, Frank mended the grey heavy boot\n\n"
@@ -50,29 +49,21 @@ def test_the_question_begins_after_the_examples_or_at_a_word():
     assert re.fullmatch(r"(seven )+apron", long[question_start(long) :]) and len(long) - question_start(long) <= 110
 
 
-def test_the_question_shows_the_copied_word_and_leads_to_the_head_that_looks_at_it(
-    with_shipped, measures_ahead, open_app
-):
+def test_the_question_shows_the_copied_word_and_opens_in_text(with_shipped, open_app):
     embedded = {"model": "demo", "precision": "int8", "task": "demo_outfit", "shots": "5"}
-    at = open_app(**embedded, limit="16", mask="L0H1")  # not shipped, so the model is loaded
+    at = open_app(**embedded, limit="16")
     [said] = [each.value for each in at.main.markdown if "One of the questions" in each.value]
-    assert re.search(r"Decided by:\*\* “.*:violet-background\[\w+\]”", said)
-    [link] = [each for each in at.button if each.key == "example look"]
-    head, share = re.match(r"(L\dH\d) looks at that word \((\d+) ?%\)", link.label).groups()
-    assert int(share) >= 10
+    word = re.search(r"Decided by:\*\* “.*:violet-background\[(\w+)\]”", said)[1]
+    [link] = [each for each in at.button if each.key == "example"]
     link.click().run()
-    assert not at.exception
+    assert not at.exception, at.exception[0].stack_trace
     at.wanted_page_hash = calc_hash("text")
-    at.query_params["text_head"] = head
     settled(at)
-    assert at.selectbox(key="text_head").value == head
     assert at.selectbox(key="text_text").value == "A question of demo_outfit"
-    [data] = [data for data in components(at) if "looks" in data]
-    looks = data["looks"]["at"][int(at.text_input(key="text_token").value) - 1]
-    assert looks[0][1] == pytest.approx(int(share) / 100, abs=0.06), "of the answer's first token, to the same word"
+    assert at.session_state["own_text"].text.endswith(f" {word}"), "with its answer, which is the copied word"
 
 
 def test_a_task_that_copies_nothing_shows_its_question_alone(open_app):
     at = open_app(order="random")
     [said] = [each.value for each in at.main.markdown if "One of the questions" in each.value]
-    assert "Decided by" not in said and not [each for each in at.button if each.key == "example look"]
+    assert "Decided by" not in said

@@ -11,10 +11,10 @@ from pages.ui.page import runtime as frame
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from tests.conftest import some_of
 from tests.pages.conftest import (
+    choose_story,
     components,
     figure,
     frames_of,
-    labels,
     level,
     press,
     same_on_the_command_line,
@@ -48,7 +48,7 @@ def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
     influence = block_influence(*trained(at)[1:]).stored(trained(at)[0])
     first = int(influence.argmin())
     assert "4 of 8 heads, 1 of 2 FFNs pruned (1 layer dropped)" in under_figure(at)
-    heads = next(each for each in components(at) if "ringed" in each)
+    heads = next(each for each in components(at) if "outlined" in each)
     whole_row = [layer == first for layer in range(2) for _ in range(5)]  # its FFN last
     assert heads["gone"] == [first] and heads["pruned"] == whole_row
     assert "--prune-layers 50" in at.code[0].value
@@ -79,11 +79,11 @@ def test_the_curve_runs_over_layers_and_a_hand_that_moves_measures_nothing(measu
     at = open_app(order="random", layers="50")
     at.segmented_control(key="axis").set_value("layers")
     settled(at)
-    if "Measure the curve" in labels(at):  # else it was, while idle
-        press(at, "Measure the curve")
+    choose_story(at, "far")
     points = frames_of(at)[0]["points"].to_dict("records")
     assert [row["level"] for row in points] == [level / 10 for level in range(11)]
     assert {row["pruned"] for row in points} == {"0 heads, 0 FFNs", "4 heads, 1 FFN", "8 heads, 2 FFNs"}
+    settled(slide(at, "layers", 50))
     before, puts = worker_state(), frame.store().n_puts
     slide(at, "layers", 100, moving=True).run()
     assert not at.exception and worker_state() == before and frame.store().n_puts == puts

@@ -1,12 +1,10 @@
 """The Prune screen end to end in one process: real controls, real worker, real tiny model, a user's own questions."""
 
-import io
 import json
 import shlex
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
@@ -20,6 +18,7 @@ from engine.progress import Progress, in_time
 from engine.questions.requests import Question, get_requests
 from engine.statistics import MIN_QUESTIONS, wilson
 from engine.views.accuracy import standing
+from engine.views.questions import choice_frame
 from pages.ui.page import runtime as frame
 from pages.ui.prune import experiment
 from tests.pages.conftest import (
@@ -27,6 +26,7 @@ from tests.pages.conftest import (
     N,
     button,
     charts_of,
+    choose_story,
     components,
     experiment_of,
     figure,
@@ -152,7 +152,7 @@ def click(at, name, number, pruned):
 
 def map_of(at):
     """What the map shows."""
-    [shown] = [each for each in components(at) if "ringed" in each]
+    [shown] = [each for each in components(at) if "outlined" in each]
     return shown
 
 
@@ -212,8 +212,8 @@ def test_the_curve_says_what_it_starts_from_and_is_measured_in_the_background(op
         title = f"Attention heads pruned {starts}".rstrip()
         assert f'"title": "{title}"' in json.dumps(charts_of(at)[0], ensure_ascii=False)
         assert at.get("vega_lite_chart")[0].proto.alt.endswith(f" The curve is {starts}." if starts else " right.")
-    press(at, "Measure the curve")
-    assert frame.jobs().snapshot("curve").state == "done" and "Measure the curve" not in labels(at)
+    choose_story(at, "far")
+    assert frame.jobs().snapshot("curve").state == "done"
     assert "at 100%" in at.get("vega_lite_chart")[0].proto.alt
 
 
@@ -261,7 +261,7 @@ def test_a_moved_slider_and_a_moving_hand_abandon_what_is_being_measured(open_ap
     gate.go_on.set()
     settled(slide(at, "heads", 50))
     assert "4 of 8 heads" in under_figure(at) and f"of {N}** right" in under_figure(at)
-    assert button(at, "Measure the curve"), "levels 20 and 30 were never measured"
+    assert not {0.2, 0.3} & {point["level"] for point in curve(at)["points"]}, "were never measured"
 
 
 def curve(at):
@@ -334,7 +334,7 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
     level, levels = Level(0.32, None, False, shown=False), range(0, 1001, 50)
     line = EstimateLine("x", dict.fromkeys(levels, level), {0: 0.32}, 1, (0, Check(4, 0.89, 0.32, 100)))
     assert line_frame(line)["estimated"].isna().all() and line_frame(line)["low"].isna().all()
-    assert hand_frame(line, 450, 450).empty and short(level) == "unreliable"
+    assert hand_frame(line, 450).empty and short(level) == "unreliable"
     assert describe_preview(line, 450) is None
     known = {
         permille: Level(0.3, 0.01 if permille < 500 else 0.2, permille < 500, permille < 500) for permille in levels
@@ -376,22 +376,8 @@ def test_a_budget_that_is_no_number_is_one_line(open_app, monkeypatch):
 
 
 def test_the_panel_of_what_pruning_saves(open_app):
-    at = open_app(order="random", heads="50", prune_cost="true")
-    [table] = [each.value for each in at.main.dataframe if "ms" in each.value]
-    assert [*table["way"]] == ["Full model", "Masked", "Sliced"] and [*table["ms"]] == ["–"] * 3, "no time yet"
+    at = open_app(order="random", heads="50", prune_speed="true")
     assert any("M parameters with embeddings" in caption.value for caption in at.caption)
-    assert "not measured yet" in said(at)
-    press(at, "Measure the time")
-    [table] = [each.value for each in at.main.dataframe if "ms" in each.value]
-    assert "–" not in [*table["ms"]] and "Sliced takes" in said(at)
-
-    def costs():
-        return [frame.store().get(key) for key in frame.store().keys() if "/cost/" in key]
-
-    before = costs()
-    press(at, "Measure the time again")
-    after = costs()
-    assert len(after) == len(before) == 2 and len(set(before) - set(after)) == 1, "sizes stay, times are others"
     next(each for each in at.button if each.key == "offer Speed and memory").click()
     settled(at)
     [rows] = [frames["rows"] for frames in frames_of(at) if "quantity" in frames.get("rows", [])]
@@ -401,7 +387,7 @@ def test_the_panel_of_what_pruning_saves(open_app):
 
 def test_tokens_a_second_say_how_long_they_take_on_a_slow_model(open_app, monkeypatch):
     monkeypatch.setattr(measurement, "seconds_for", lambda store, target, kind, characters: characters / 1000)
-    at = open_app(order="random", heads="50", prune_cost="true")
+    at = open_app(order="random", heads="50", prune_speed="true")
     [label] = [each.label for each in at.button if each.key == "offer Speed and memory"]
     # 16 turns of 256 tokens and 32 that stand for 20 each, of 4 characters, at 1,000 a second
     assert label.endswith(f"about {in_time(16 * (256 + 32 * 20) * 4 / 1000)} here")
@@ -417,8 +403,8 @@ def test_the_pruned_model_is_exported_without_its_dropped_layers(open_app, tmp_p
     assert "is there already" in said(at) and "Export this model" not in labels(at)
     at.text_input(key="prune_export_folder").set_value(str(tmp_path / "out")).run()
     press(at, "Export this model")
-    [written] = [each.value for each in at.markdown if each.value.startswith("Written to")]
-    assert sizes.split(" of ")[0] in written, "the sizes that were said before are those that it has"
+    [written] = [each.value for each in at.markdown if "form small" in each.value]
+    assert sizes.split(" with ")[0] in written, "the sizes that were said before are those that it has"
     load, command = (
         next(each.value for each in at.code if words in each.value) for words in ("transformers", "export ")
     )
@@ -469,10 +455,9 @@ def test_bad_input_is_one_plain_line(open_app, parameters, line):
 
 
 def test_the_table_of_answers(open_app):
-    from pages.ui.prune.tables import answers_csv
-
     at = open_app(order="random", heads="50")
-    table = pd.read_csv(io.BytesIO(answers_csv(recalled(at))))
+    found = recalled(at)
+    table = choice_frame(found.full, found.pruned)
     assert len(table) == N * 3 and table["question"].nunique() == N
     right = table[table["pruned_chosen"] & table["gold"]]
     assert f"{100 * len(right) / N:.1f}%" == figure(at)[0]

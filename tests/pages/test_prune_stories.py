@@ -18,7 +18,7 @@ from engine.views.sweep import break_view
 from pages.ui.page.defaults import ORDER
 from pages.ui.page.runtime import session
 from tests.embedded import SHAPE
-from tests.pages.conftest import charts_of, frames_of, level, said, settled
+from tests.pages.conftest import charts_of, choose_story, frames_of, level, said, settled
 
 NAME = "Remove induction heads"
 EMBEDDED = {"model": "demo", "precision": "int8", "task": "demo_outfit", "shots": "5"}
@@ -31,14 +31,9 @@ def induction_heads():
     return without(SHAPE, found.heads)
 
 
-def choose(at, name):
-    at.session_state["prune_story"], at.session_state["prune story to set"] = name, True
-    return settled(at)
-
-
 def test_stories_set_what_is_pruned_and_tell_what_came_out(with_shipped, open_app):
     at = open_app(**EMBEDDED, heads="20", limit="48", order="random")
-    choose(at, "heads")
+    choose_story(at, "heads")
     found = induction_heads()
     assert at.text_input(key="mask").value == found.text() and level(at, "heads") == 0
     assert f"induction heads ({found.text()}), demo_outfit, 5 shots **lost" in said(at)
@@ -47,11 +42,11 @@ def test_stories_set_what_is_pruned_and_tell_what_came_out(with_shipped, open_ap
     assert len(rows) == 2, "them, and as many random ones"
     titles = {layer["encoding"].get("x", {}).get("title") for chart in charts_of(at) for layer in chart["layer"]}
     assert f"Attention heads pruned in addition to “{found.text()}”" in titles
-    choose(at, "others")
+    choose_story(at, "others")
     others = parse_mask(at.text_input(key="mask").value, SHAPE)
     assert others.n_heads_pruned == found.n_heads_pruned
     assert (np.array(others.heads) | np.array(found.heads)).all(), "none of them is one of the induction heads"
-    choose(at, "far")
+    choose_story(at, "far")
     assert at.text_input(key="mask").value == "" and "can go before a loss is detectable" in said(at)
 
 
@@ -118,7 +113,7 @@ def test_prune_and_a_sweep_give_one_answer(open_app):
 
 
 def test_a_story_closes_once_something_else_is_pruned(with_shipped, open_app):
-    at = choose(open_app(**EMBEDDED, limit="16"), "heads")
+    at = choose_story(open_app(**EMBEDDED, limit="16"), "heads")
     assert "Expect:" in said(settled(at)), "it stays while nothing is changed"
     settled(at.text_input(key="mask").set_value("L0H0").run())
     assert "Expect:" not in said(at) and at.session_state["prune_story"] is None

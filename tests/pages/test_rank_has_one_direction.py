@@ -33,7 +33,7 @@ def test_every_screen_gives_the_same_ranks():
 @pytest.mark.parametrize("ranking, first", [("importance", {5, 6, 7, 8}), ("reversed", {1, 2, 3, 4})])
 def test_what_prune_removes_by_importance_has_the_last_ranks(ranking, first, open_app):
     at = open_app(order=ranking, limit="16", heads="50")
-    [heads] = [data for data in components(at) if "ringed" in data]
+    [heads] = [data for data in components(at) if "outlined" in data]
     ranks = {rank: gone for name, rank, gone in zip(heads["name"], heads["rank"], heads["pruned"], strict=True)
              if name.startswith("L")}  # fmt: skip
     assert {rank for rank, is_pruned in ranks.items() if is_pruned} == first

@@ -22,7 +22,7 @@ def test_prune(shown_on, asked, questions):
     [large], tables = shown_on("", heads="40", order="random")
     result = headroom.Evaluate(**asked, task=str(questions), prune_heads="40", order="random").run()
     assert f"{100 * result.frame()['acc'].item():.1f}%" == large and not result.fields["cached"]
-    assert result.fields["heads_pruned"] == tables["Heads"]["pruned"].sum() > 0
+    assert result.fields["heads_pruned"] == tables["Heads and FFNs"]["pruned"].sum() > 0
     full = headroom.Evaluate(**asked, task=str(questions)).run()
     for model, each in (("full", full), ("pruned", result)):
         answers = each.value

@@ -19,6 +19,7 @@ from engine.receipts import read_receipts, shipped_receipt
 from engine.records import Record, encode
 from engine.studies.removal import removal
 from pages.ui.page import runtime
+from pages.ui.prune import estimates
 from scripts.make_demo.shipped import KERNELS, LARGE_VIEW, MEASURED, OF_ONE_KERNEL, ONCE, VIEWS, cards, opened
 from tests.conftest import REPOSITORY
 from tests.engine.fixtures import in_turns
@@ -80,10 +81,13 @@ def test_other_heads_open_with_their_patterns(empty_store):
     assert not incomplete, "run python -m scripts.make_demo.shipped --add cards"
 
 
-def test_the_first_drag_has_an_estimate(empty_store):
+def test_the_first_drag_has_an_estimate(empty_store, monkeypatch):
+    read, asked = estimates.read_estimates, []
+    monkeypatch.setattr(estimates, "read_estimates", lambda *of: asked.append(of) or read(*of))
     origin_of("prune")
-    estimates = runtime.jobs().snapshot("estimates").value
-    assert estimates.has_gradients and estimates.heads.estimated and estimates.ffns.estimated
+    assert runtime.jobs().snapshot("estimates").value.line.estimated
+    x, _, known, session = asked[-1]
+    assert read(x, "ffns", known, session).line.estimated
 
 
 def test_the_file_is_small():

@@ -144,8 +144,8 @@ def _guarded(change: Callable[..., None], *arguments: object) -> None:
         st.session_state[FAULT] = str(error)
 
 
-def show_text(name: str, text: str) -> None:
-    """Makes a text the user's own, and chooses it."""
+def show_text(name: str, text: str) -> str:
+    """Makes a text the user's own, and chooses it; returns its name, which no other text has."""
     taken = {*_titles(), *kept.names(store())}
     name = "".join(letter for letter in name if letter.isprintable())[: kept.MAX_NAME].strip() or "A text"
     while name in taken:
@@ -153,14 +153,17 @@ def show_text(name: str, text: str) -> None:
     st.session_state[OWN] = Chosen(name, text)
     write(KEY, name)
     st.session_state[f"{KEY}_menu"] = False  # the popover covers the result
+    return name
 
 
-def open_text(heads: str, token: int | None = None) -> None:
-    """Opens the Text screen, shaded by the attention of these heads; of a text that was just shown, with the token
-    locked that they predict, by its number in the text."""
-    query = {"text_head": heads, "text_shade": "Attention"}
-    if token is not None:
-        query["text_token"], st.session_state["text_token of"] = str(token), st.session_state[KEY]
+def open_text(name: str, text: str) -> None:
+    """Opens the Text screen with a text."""
+    st.switch_page("pages/text.py", query_params={KEY: show_text(name, text)})
+
+
+def open_at_head(name: str) -> None:
+    """Opens the Text screen, shaded by the attention of this head."""
+    query = {"text_head": name, "text_shade": "Attention"}
     for key, value in query.items():
         write(key, value)
     st.switch_page("pages/text.py", query_params=query)

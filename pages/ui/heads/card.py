@@ -25,7 +25,7 @@ from pages.ui.controls.coloring import COST, ESTIMATE
 from pages.ui.controls.first_views import N_FIRST
 from pages.ui.controls.many_tasks import with_others
 from pages.ui.controls.study import set_study
-from pages.ui.controls.texts import open_text
+from pages.ui.controls.texts import open_at_head
 from pages.ui.downloads.origin import of_model
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
@@ -154,7 +154,7 @@ def _draw_buttons(card: HeadCard) -> None:
         st.button(label, on_click=_prune, args=(card, is_kept), **look)
         look = {"icon": ":material/visibility:", "help": TEXT_HELP, "key": "heads_in_text", "type": "tertiary"}
         if st.button("Show in Text", **look):
-            open_text(card.name)
+            open_at_head(card.name)
 
 
 def _prune(card: HeadCard, prunes: bool) -> None:

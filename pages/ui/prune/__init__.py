@@ -14,9 +14,10 @@
 `around`: the curves of other tasks and the range of random orders, as far as they are stored
 `estimates`: estimates at the neighboring levels, also as text
 `head_map`: the map of heads and FFNs as a control: a click prunes or restores
-`example`: one of the questions, the line that decides it, and where a head looks
+`example`: one of the questions, and the line that decides it
 `stories`: stories that set what is pruned, measure their claim, and say what came out
-`panels`: other tasks, the questions, savings of a mask, the export
-`origin`: the source of its numbers
 `tables`: data of charts and files, and text for screen readers
+`panels`: the panels below the figure: other tasks, the grid, what pruning saves, and what the downloads are given
+`questions`: the questions themselves, with both models' answers
+`exports`: the pruned model as a folder
 """

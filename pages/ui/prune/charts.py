@@ -16,12 +16,12 @@ DOMAIN = palette(
     pruned="measured", now="now", full="full model", second=SECOND, estimate="estimate", other=OTHER, random=RANDOM,
     chance="chance",
 )  # fmt: skip
-COLOUR = alt.Color("series:N", scale=alt.Scale(domain=DOMAIN), legend=None)
 PATTERNS = {"full model": [7, 4], "chance": [2, 4], "estimate": [5, 4]}
 DASHED = alt.Scale(domain=DOMAIN, range=[PATTERNS.get(series, [1, 0]) for series in DOMAIN])
 DASHES = alt.StrokeDash("line:N", scale=DASHED, legend=None)  # of "series" Vega would join its legend with the colors'
 LEVELS = [level / 10 for level in range(11)]
 NAMES_PX = 36  # to the right of the curve, for the names of the lines; on screen Streamlit adds it twice
+MOST_NAMED = 2  # other tasks in the legend
 GAP = 0.2  # between two measured levels, above which no line claims what is in between
 NONE = pd.DataFrame(columns=["level", "estimated", "low", "high", "trusted"])
 Pair = tuple[pd.DataFrame, pd.DataFrame]
@@ -44,24 +44,25 @@ def accuracy_curve(
 
     `now` is the current position: one row, or none before the first measurement there. `dashed` are estimates, along
     the curve and where the slider moves (level, estimated, low, high, trusted), in a series of their own. Of two models
-    both frames have also `series` (measured, now or SECOND) and `model`, which a legend names then. `around`: the
-    curves of other tasks (task, level, acc), and the range of random orders (level, low, high). `first_loss`: the level
-    to mark, or none.
+    both frames have also `series` (measured, now or SECOND) and `model`. `around`: the curves of other tasks (task,
+    level, acc), and the range of random orders (level, low, high). `first_loss`: the level to mark, or none. A legend
+    names models, other tasks and random orders.
     """
     lines = [("chance", chance, full is not None and chance > full)]
     lines += [] if full is None else [("full model", full, chance <= full)]
     named = pd.DataFrame(lines, columns=["series", "acc", "above"]).assign(end=1.0)
     named["line"] = named["series"]
-    models = _models(pd.concat([points, now])) if "model" in points else ()
-    if not models:
+    legend = _models(pd.concat([points, now])) if "model" in points else {}
+    if not legend:
         points, now = points.assign(series="measured"), now.assign(series="now")
+    legend |= _names_around(*around)
     points = points.assign(shape=points["series"]).sort_values(["series", "level"])
     through = _through(points, now)
     along, hand = (frame.assign(series="estimate", line="estimate") for frame in dashed)
     others, band = (frame.assign(series=series) for frame, series in zip(around, (OTHER, RANDOM), strict=True))
     frames = {"points": points, "through": through, "now": now, "lines": named, "estimates": along, "hand": hand}
     frames |= {"others": others, "band": band, "break": pd.DataFrame({"level": [*first_loss], "top": 1.0})}
-    return charts.picture(_curve(x_title, models), **frames)
+    return charts.picture(_curve(x_title, "model" in points, tuple(legend.items())), **frames)
 
 
 def _through(points: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
@@ -73,7 +74,8 @@ def _through(points: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
 
 
 @charts.kept
-def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template:
+def _curve(x_title: str, has_models: bool, named: tuple[tuple[str, str], ...]) -> charts.Template:
+    """`named`: the series in the legend, and their names."""
     x = alt.X("level:Q", title=x_title, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", values=LEVELS))
     scale, axis = alt.Scale(domain=[0, 1]), alt.Axis(format="%", tickCount=5)
     y = alt.Y("acc:Q", title="Questions right", scale=scale, axis=axis)
@@ -87,14 +89,14 @@ def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template
         "level:Q|Pruned|.0%; estimated:Q|Estimate, not measured|.0%",
         "low:Q|With the error to expect, from|.0%; high:Q|to|.0%; trusted:N|Reliable",
     )
-    colour, shape = COLOUR, alt.Undefined
-    if models:  # two of them: named on top, and distinguished by their points too
-        tooltip = [*charts.tips("model:N|Model"), *tooltip]
-        names = json.dumps(dict(models))
+    legend, shape = None, alt.Undefined
+    if named:
+        names = json.dumps(dict(named))
         legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1,
-                            labelLimit=320, values=[series for series, _ in models],
-                            labelExpr=f"{names}[datum.label]")  # fmt: skip
-        colour = alt.Color("series:N", scale=alt.Scale(domain=DOMAIN), legend=legend)
+                            labelLimit=320, values=[*dict(named)], labelExpr=f"{names}[datum.label]")  # fmt: skip
+    colour = alt.Color("series:N", scale=alt.Scale(domain=DOMAIN), legend=legend)
+    if has_models:  # distinguished by their points too
+        tooltip = [*charts.tips("model:N|Model"), *tooltip]
         shapes = alt.Scale(domain=["measured", SECOND], range=["circle", "square"])
         shape = alt.Shape("shape:N", scale=shapes, legend=None)
     measured = charts.named_chart("points").encode(x=x, color=colour, tooltip=tooltip)
@@ -128,10 +130,17 @@ def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template
     return charts.template(300, *layers, padding={"right": NAMES_PX})
 
 
-def _models(rows: pd.DataFrame) -> tuple[tuple[str, str], ...]:
-    """Returns (series of its line, name) of each model in these rows."""
+def _models(rows: pd.DataFrame) -> dict[str, str]:
+    """Returns the name of each model in these rows, by the series of its line."""
     named = rows.assign(series=rows["series"].replace("now", "measured")).drop_duplicates("series")
-    return tuple(zip(named["series"], named["model"], strict=True))
+    return dict(zip(named["series"], named["model"], strict=True))
+
+
+def _names_around(others: pd.DataFrame, band: pd.DataFrame) -> dict[str, str]:
+    """Returns what thin lines and the band are named in the legend: the tasks, or how many there are."""
+    tasks = [*dict.fromkeys(others["task"])]
+    words = " and ".join(tasks) if len(tasks) <= MOST_NAMED else f"{len(tasks)} other tasks"
+    return ({OTHER: words} if tasks else {}) | ({} if band.empty else {RANDOM: "random orders"})
 
 
 def _lines(y: alt.Y, colour: alt.Color) -> list[alt.Chart]:

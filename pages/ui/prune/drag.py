@@ -28,10 +28,10 @@ def at_hand(state: PruneState) -> Experiment:
 def draw_figure(state: PruneState) -> None:
     """Draws the accuracy at the hand: measured before, or estimated."""
     x = at_hand(state)
-    level, line = x.pruning.level(state.axis), state.estimates.line(x, state.axis)
+    level = x.pruning.level(state.axis)
     mask = x.mask(state.known)
     what = estimates.pruned_in_words(x, state.known, mask)
-    shown = draw_estimate(state.title, line, level, what, x.questions.n)
+    shown = draw_estimate(state.title, state.estimates, level, what, x.questions.n)
     mark("figure", shown, **counts(mask))
 
 
@@ -46,7 +46,7 @@ def draw_curve(state: PruneState) -> None:
     points = state.points
     now, hollow = points[points["level"] == level / 1000], charts.NONE
     if now.empty:
-        hollow = estimates.hand_frame(state.estimates.line(state.x, state.axis), level, level)
+        hollow = estimates.hand_frame(state.estimates, level)
     draw_curve_of(state, level, now, hollow)
 
 
@@ -58,7 +58,7 @@ def draw_map(state: PruneState) -> None:
 def draw_question(state: PruneState) -> None:
     """Draws the question of the level before, dimmed."""
     with st.container(key="outdated_example"):
-        draw_example(state.x, state.measured, state.look)
+        draw_example(state.x, state.measured)
 
 
 def draw_second(state: PruneState) -> None:

@@ -32,35 +32,24 @@ COLUMNS = ["level", "estimated", "low", "high", "trusted"]
 
 @dataclass(frozen=True)
 class Estimates:
-    """The lines through an experiment; `has_gradients`: the gradients of the estimates are stored."""
+    """What is estimated along one axis. `has_gradients`: the gradients of the estimates are stored."""
 
-    heads: EstimateLine = EstimateLine()
-    ffns: EstimateLine = EstimateLine()
-    layers: EstimateLine = EstimateLine()
+    line: EstimateLine = EstimateLine()
     has_gradients: bool = False
 
-    def line(self, x: Experiment, axis: Axis) -> EstimateLine:
-        """Returns the line along the axis, an empty one if it is of another experiment."""
-        return line if (line := getattr(self, axis)).of == x.curve_key(axis) else EstimateLine()
 
-
-def read_estimates(x: Experiment, known: Evidence, session: Session) -> Estimates:
+def read_estimates(x: Experiment, axis: Axis, known: Evidence, session: Session) -> Estimates:
     """Returns the Estimates from stored results; runs no model."""
-    found, orders = gradients(x.target, x.questions).stored(session), x.orders(known)
-    if found is None:
-        return Estimates()
-    lines = {
-        axis: _estimate_line(x, axis, orders, found, session)
-        for axis in LEVELS
-        if not x.at(axis, 1000).pruning.missing(known)
-    }
-    return Estimates(**lines, has_gradients=True)
+    found = gradients(x.target, x.questions).stored(session)
+    if found is None or x.at(axis, 1000).pruning.missing(known):
+        return Estimates(has_gradients=found is not None)
+    return Estimates(_estimate_line(x, axis, x.orders(known), found, session), True)
 
 
-def estimates_work(x: Experiment, known: Evidence) -> Work[Estimates]:
+def estimates_work(x: Experiment, axis: Axis, known: Evidence) -> Work[Estimates]:
     """Returns the work that reads the stored estimates; again when something was stored."""
-    read = partial(read_estimates, x, known, session())
-    return Work(SLOT, "Estimates", Action.of(f"{x.key} {store().n_puts}", read, reads=True), 1)
+    read = partial(read_estimates, x, axis, known, session())
+    return Work(SLOT, "Estimates", Action.of(f"{axis} {x.key} {store().n_puts}", read, reads=True), 1)
 
 
 def gradients_work(x: Experiment) -> Work[Any]:
@@ -161,11 +150,11 @@ def line_frame(line: EstimateLine) -> pd.DataFrame:
     return pd.DataFrame([_row(*each) for each in line.estimated.items()], columns=COLUMNS)
 
 
-def hand_frame(line: EstimateLine, permille: int, shown_at: int) -> pd.DataFrame:
-    """Returns the estimate at `permille`, drawn at another level if the curve runs along another axis; 0 or 1 rows."""
+def hand_frame(line: EstimateLine, permille: int) -> pd.DataFrame:
+    """Returns the estimate at `permille`: 0 or 1 rows."""
     level = line.estimated.get(permille)
     rows = [_row(permille, level)] if level is not None and level.shown else []
-    return pd.DataFrame(rows, columns=COLUMNS).assign(level=shown_at / 1000)
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _row(permille: int, level: Level) -> dict[str, Any]:

@@ -68,11 +68,6 @@ class Experiment:
         return select(self.judged, self.limit, SAMPLE)
 
     @property
-    def criterion(self) -> str:
-        """Returns the criterion that scores heads and FFNs (engine.importance.criteria.CRITERIA)."""
-        return self.pruning.ranking.criterion
-
-    @property
     def base_key(self) -> str:
         """Returns a key that changes with the model, its precision and the task; not with the pruning."""
         return f"{self.target} {self.judged.task} {self.judged.source}"

@@ -13,6 +13,7 @@ from engine.export.exporting import sizes
 from engine.export.folders import named_folder, refuse_taken
 from engine.models.masks import Mask
 from engine.requests import ExportModel
+from engine.views.pruned import exported_view
 from pages.ui.controls.controls import one_of
 from pages.ui.downloads.footer import draw_command
 from pages.ui.downloads.origin import command_line, of_model, of_task
@@ -22,6 +23,7 @@ from pages.ui.page.tables import mask_in_words, plain, whole_percent
 from pages.ui.page.work import Action, Work
 from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.state import PruneState
+from pages.ui.prune.tables import UNRANKED
 
 SLOT = "export"
 PROPOSED = "prune export proposed"  # in the session: the usual folder of the model, and one that is free
@@ -39,7 +41,7 @@ def draw_export(state: PruneState) -> None:
     """Draws the panel: form, folder, their sizes, the job, and how its result is loaded."""
     x, mask = state.x, state.mask
     if mask is None:
-        st.caption("Which heads and FFNs go is not known before importance is measured.")
+        st.caption(UNRANKED)
         return
     form_at, folder_at = st.columns(2, gap="medium", vertical_alignment="bottom")
     form = one_of(form_at, "Form", NAMES, "prune_export_form", FORM_HELP)
@@ -49,13 +51,17 @@ def draw_export(state: PruneState) -> None:
     default = str(st.session_state[PROPOSED][1])
     folder = folder_at.text_input("New folder", default, key="prune_export_folder", help=FOLDER_HELP)
     st.markdown(f"{mask_in_words(x.shape, mask)}.")
-    request = _request(x, mask, form, folder)
-    work, command = export_work(x, mask, request), command_line(request)
+    request = ExportModel(
+        **of_model(x.target), **of_task(x.task), task_data=x.data_dir, mask=mask.text(), form=form,
+        out=folder, limit=x.limit, sample=SAMPLE,
+    )  # fmt: skip
+    steps = Action(f"{x.base_key} {request}", partial(request.steps, session(), mask))
+    work, command = Work(SLOT, "Export", steps, 1), command_line(request)
     job = work.now()
     if work.line():
         return
     if job is not None and work.found is not None:
-        _draw_exported(work.found, command)
+        _draw_exported(work.found, mask, command)
         return
     try:
         st.markdown(_describe_sizes(x, mask, form))
@@ -73,18 +79,6 @@ def free_name(folder: str) -> str:
     return next(each for each in numbered if not Path(each).expanduser().exists())
 
 
-def export_work(x: Experiment, mask: Mask, request: ExportModel) -> Work[Exported]:
-    """Returns the work that writes the folder."""
-    return Work(SLOT, "Export", Action(f"{x.base_key} {request}", partial(request.steps, session(), mask)), 1)
-
-
-def _request(x: Experiment, mask: Mask, form: str, folder: str) -> ExportModel:
-    return ExportModel(
-        **of_model(x.target), **of_task(x.task), task_data=x.data_dir, mask=mask.text(), form=form,
-        out=folder, limit=x.limit, sample=SAMPLE,
-    )  # fmt: skip
-
-
 def _describe_sizes(x: Experiment, mask: Mask, form: str) -> str:
     """Returns the sizes before and after, as a sentence."""
     identity = x.target.identity
@@ -98,11 +92,10 @@ def _describe_sizes(x: Experiment, mask: Mask, form: str) -> str:
             f"{bytes_before / 1e6:,.1f} MB on disk (**{whole_percent(n_bytes / bytes_before)}**).")  # fmt: skip
 
 
-def _draw_exported(made: Exported, command: str) -> None:
-    checked = made.checked
-    st.markdown(f"Written to **{plain(made.folder)}**: {made.n_params[1]:,} of {made.n_params[0]:,} parameters, "
-                f"{made.n_bytes[1] / 1e6:,.1f} of {made.n_bytes[0] / 1e6:,.1f} MB. Loaded back in {checked.precision}, "
-                f"its logits differ from the masked model's by at most {checked.difference:.2g} on {checked.n_tokens} "
-                f"tokens (the largest is {checked.largest:.3g}).")  # fmt: skip
-    st.code(made.to_load, language="python")
+def _draw_exported(made: Exported, mask: Mask, command: str) -> None:
+    view = exported_view(made, mask)
+    *notes, to_load = view.notes
+    st.markdown(view.finding)
+    st.text("\n".join(notes))
+    st.code(to_load, language="python")
     draw_command(command)

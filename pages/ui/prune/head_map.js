@@ -63,7 +63,7 @@ function paint(view) {
     const state = !pruned[at] ? "kept" : data.gone.includes(layerOf(data, at)) ? "layer dropped" : "pruned"
     const rank = data.rank[at] === null ? "" : `, rank ${data.rank[at]} (1 = most important)`
     cell.classList.toggle("pruned", pruned[at])
-    cell.classList.toggle("ringed", data.ringed[at])
+    cell.classList.toggle("outlined", data.outlined[at])
     cell.ariaPressed = String(pruned[at])
     cell.ariaLabel = cell.title = `${data.name[at]}: ${state}${data.said[at] && `, ${data.said[at]}`}${rank}`
     cell.style.background = data.shade[at] === null ? "" : mixed(ramp, data.shade[at])

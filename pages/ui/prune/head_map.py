@@ -4,7 +4,7 @@ A click shows in the browser at once and is reported to Python as an edit with a
 yet are reported again with the next, so no click is lost however fast they come.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from pages.ui.controls.coloring import Coloring
 from pages.ui.controls.study import current, set_study
 from pages.ui.figures.charts import row_height
 from pages.ui.page.components import component_of
-from pages.ui.prune.tables import LAYER_GONE
 
 HTML = """
 <div class="parts">
@@ -43,34 +42,24 @@ class Edit:
     pruned: bool
 
 
-def draw_map(frame: pd.DataFrame, coloring: Coloring, words: str, ringed: Sequence[int]) -> None:
-    """Draws the components of `pages.ui.prune.tables.component_frame`, the heads in `ringed` (by flat index) outlined;
-    `words` describe them to screen readers."""
+def draw_map(frame: pd.DataFrame, coloring: Coloring, words: str, dropped: Sequence[int]) -> None:
+    """Draws the components of `pages.ui.prune.tables.component_frame`, of which whole layers are `dropped`; `words`
+    describe them to screen readers."""
     n_rows, columns = int(frame["layer"].max()) + 1, int(frame["head"].max()) + 2
-    is_ffn = frame["head"].isna()
-    frame = frame.assign(place=frame["layer"] * columns + frame["head"].fillna(columns - 1))
-    forms: list[Callable[[float], str]] = [coloring.form(0), coloring.form(1)]
-    shade, tops = np.full(len(frame), np.nan), []
-    for part in (~is_ffn, is_ffn):  # heads and FFNs each by their own highest score
-        score = frame.loc[part, "score"].to_numpy()
-        tops.append(float(np.nanmax([0.0, *score])) or 1.0)
-        # most score far below the best few; the root keeps them apart
-        shade[part] = np.sqrt(np.clip(score / tops[-1], 0.0, None))
-    scale = [[0.0, "0"], [0.5, forms[0](tops[0] / 4)], [1.0, forms[0](tops[0])]]
-    frame = frame.assign(shade=shade, said=[
-        "" if np.isnan(score) else f"{coloring.titles[of].lower()} {forms[of](score)}"
-        for score, of in zip(frame["score"], is_ffn.astype(int), strict=True)
-    ]).sort_values("place")  # fmt: skip
-    ring = [f"L{head // (columns - 1)}H{head % (columns - 1)}" for head in ringed]
+    is_ffn, forms = frame["head"].isna(), (coloring.form(0), coloring.form(1))
+    frame = frame.assign(
+        place=frame["layer"] * columns + frame["head"].fillna(columns - 1),
+        said=[
+            "" if np.isnan(score) else f"{coloring.titles[of].lower()} {forms[of](score)}"
+            for score, of in zip(frame["score"], is_ffn.astype(int), strict=True)
+        ],
+    ).sort_values("place")
+    top = float(np.nanmax([0.0, *frame.loc[~is_ffn, "score"]])) or 1.0
+    scale = [[0.0, "0"], [0.5, forms[0](top / 4)], [1.0, forms[0](top)]]  # the shade is a root
     data = {"words": words, "columns": columns, "row": row_height(n_rows), "title": coloring.titles[0]}
     data |= {"scale": scale if coloring.heads is not None else None, "seen": st.session_state.get(SEEN, 0)}
-    data |= {name: frame[name].tolist() for name in ("name", "said", "pruned")}
-    data |= {
-        "shade": _known(frame["shade"]),
-        "rank": _known(frame["rank"]),
-        "ringed": frame["name"].isin(ring).tolist(),
-    }
-    data["gone"] = sorted({int(layer) for layer in frame.loc[frame["state"] == LAYER_GONE, "layer"]})
+    data |= {name: frame[name].tolist() for name in ("name", "said", "pruned", "outlined")}
+    data |= {"shade": _known(frame["shade"]), "rank": _known(frame["rank"]), "gone": list(dropped)}
     _COMPONENT(key=KEY, data=data, on_edits_change=lambda: None)
 
 

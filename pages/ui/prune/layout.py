@@ -14,7 +14,7 @@ from pages.ui.page.defaults import LEVEL_HELP, LEVELS
 from pages.ui.page.marks import mark
 from pages.ui.page.streamlit_internals import DeltaGenerator, RunEnded
 from pages.ui.page.work import POLL_S, live, under_way
-from pages.ui.prune import around, drag, estimates, example, head_map, parts, schedule, second_model, stories, tables
+from pages.ui.prune import around, drag, estimates, head_map, parts, schedule, second_model, stories, tables
 from pages.ui.prune.experiment import ACCURACY, CURVE, SECOND, SECOND_CURVE
 from pages.ui.prune.orders import ORDERS, SLOW_ORDER
 from pages.ui.prune.state import PruneState, read_state
@@ -44,7 +44,7 @@ PARTS = (  # the figure before all else: otherwise it would be queued after othe
     PagePart("figure", parts.draw_figure, drag.draw_figure, (ACCURACY, "train questions", SLOW_ORDER)),
     PagePart("badge", parts.draw_badge, drag.draw_badge),
     PagePart("second", second_model.draw, drag.draw_second, (SECOND, ACCURACY)),
-    PagePart("example", parts.draw_question, drag.draw_question, (example.SLOT,)),
+    PagePart("example", parts.draw_question, drag.draw_question),
     PagePart("told", stories.draw_story, stories.draw_story, stories.SLOTS),
     # apart from the figure: a chart takes long to build, and the worker would wait for it
     PagePart("curve", parts.draw_curve, drag.draw_curve, FOLLOWED),

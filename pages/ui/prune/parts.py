@@ -1,7 +1,6 @@
 """The parts of the Prune screen that follow its slider, at rest, and the measurements still missing."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -11,8 +10,6 @@ from engine.accuracy.evaluation import accuracy
 from engine.models.masks import Mask
 from engine.questions.tasks import OWN_SUFFIXES
 from engine.views.estimates import describe_preview
-from engine.views.pictures import Picture
-from engine.views.view import Part
 from pages.ui.controls.coloring import choose_coloring
 from pages.ui.controls.first_views import first_tasks
 from pages.ui.controls.many_tasks import local_tasks
@@ -22,16 +19,17 @@ from pages.ui.figures import published
 from pages.ui.page.defaults import AXES, LEVELS
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.presentation import presenting
-from pages.ui.page.tables import plain, to_csv, whole_percent
+from pages.ui.page.tables import plain, whole_percent
 from pages.ui.page.work import Work
 from pages.ui.prune import charts, estimates, head_map, orders, schedule, stories, tables
 from pages.ui.prune.estimates import estimates_work, gradients_work
 from pages.ui.prune.example import draw_example
-from pages.ui.prune.experiment import accuracy_work, curve_work, forecast
+from pages.ui.prune.experiment import accuracy_work, forecast
 from pages.ui.prune.figure import draw_standing
 from pages.ui.prune.orders import ranking_work
-from pages.ui.prune.second_model import draw_curve_line, with_points_of_second
+from pages.ui.prune.second_model import with_points_of_second
 from pages.ui.prune.state import PruneState
+from pages.ui.prune.stories import curve_works
 
 COLORING = "importance"  # a slot
 CLICK = "Click one to prune or restore it. The last column: the FFN of the layer."
@@ -39,7 +37,6 @@ OUTLINED = "Outlined: induction heads. "
 RANKED = "prune ranked"  # in the session: the last experiment that was drawn again as its job had ranked
 NONE_RIGHT = "None is right: does `gold` count from 0, and does each choice continue its context?"
 NONE_WRITTEN = "None is right: is each answer just what follows the question, in the same case?"
-UNRANKED = "Which ones are pruned is known once they are ranked."
 MOST_LINKS = 4  # to heads, side by side
 LINK_HELP = "On the Heads screen: what it is, where it looks, what it raises, what it costs."
 N_OTHERS = 2  # tasks to try in place of one that the model does not do
@@ -102,30 +99,28 @@ def draw_badge(state: PruneState) -> None:
 def draw_question(state: PruneState) -> None:
     """Draws one of the questions."""
     with st.container():
-        draw_example(state.x, state.measured, state.look)
+        draw_example(state.x, state.measured)
 
 
 def draw_curve(state: PruneState) -> None:
     """Draws accuracy over the levels, measured and estimated, and the jobs that measure what is missing."""
     x, axis = state.x, state.axis
     draw_curve_of(state, x.pruning.level(axis), tables.now_point(x, axis, state.measured, state.mask))
-    estimating, read = gradients_work(x), estimates_work(x, state.known).now()
+    estimating, found = gradients_work(x), estimates_work(x, axis, state.known).found
     if any(ranking_work(x, each).line() for each in AXES) or estimating.line():
         return
-    is_missing = read is not None and read.finished and not state.estimates.has_gradients
+    is_missing = found is not None and not found.has_gradients
     if is_missing and state.is_complete and estimating.now() is None:
         about = "A backward pass for each choice: then the figure follows while a slider moves, as an estimate."
         estimating.offer("Measure estimates", "show_chart", about)
-    work = curve_work(x, axis, state.known)
-    if not work.line() and tables.lacks_levels(state.points):
-        work.offer("Measure the curve", "timeline", "Every tenth of this level, in the background.")
-    draw_curve_line(state.second_model)
+    for work in curve_works(state):
+        work.line()
 
 
 def draw_curve_of(state: PruneState, level: int, now: pd.DataFrame, hollow: pd.DataFrame = charts.NONE) -> None:
     """Draws the curve at a level; `now` is the measured point there, `hollow` an estimate in its place."""
     x, axis, points = state.x, state.axis, state.points
-    line, starting_from = state.estimates.line(x, axis), tables.starting_from(x, axis)
+    line, starting_from = state.estimates, tables.starting_from(x, axis)
     words = tables.points_in_words(points, LEVELS[axis]) + (f" The curve is{starting_from}." if starting_from else "")
     guessed = tables.guesses_in_words(x, axis, points)
     if state.second_model is not None:
@@ -151,17 +146,13 @@ def draw_map(state: PruneState) -> None:
 
 def draw_map_of(state: PruneState, mask: Mask | None) -> None:
     """Draws the map under a mask."""
-    x, coloring = state.x, state.coloring
-    frame = tables.component_frame(x.shape, coloring, mask or x.pruning.typed.alone)
-    for of, title in enumerate(("Heads", "FFNs")):  # made when they are asked for
-        part = partial(tables.component_part, frame, coloring, state.ringed, of)
-        state.sheet.pictures[title] = partial(_picture_of, part)
-        state.sheet.tables[title] = partial(_file_of, part)
+    x, coloring, shown = state.x, state.coloring, mask or state.x.pruning.typed.alone
+    frame = tables.component_frame(x.shape, coloring, shown, state.induction_heads)
     head_map.click_on(x.shape, x.by_levels(state.known))
-    words = UNRANKED if mask is None else tables.components_in_words(x.shape, frame, mask, coloring.titles)
-    outlined = OUTLINED if state.ringed else ""
+    words = tables.UNRANKED if mask is None else tables.components_in_words(x.shape, frame, mask, coloring.titles)
+    outlined = OUTLINED if state.induction_heads else ""
     st.subheader("Heads and FFNs", help=MAP_HELP)
-    head_map.draw_map(frame, coloring, f"{words} {outlined}".strip(), state.ringed)
+    head_map.draw_map(frame, coloring, f"{words} {outlined}".strip(), shown.layers_dropped)
     choose_coloring(st.container())
     st.caption(f"{outlined}{CLICK}")
     kept = np.array(x.pruning.typed.alone.heads).ravel()
@@ -177,16 +168,6 @@ def _draw_links(heads: Sequence[str]) -> None:
         for name in heads[:MOST_LINKS]:
             more = {"help": LINK_HELP, "query_params": {"head": name}}
             st.page_link("pages/heads.py", label=f"Open {name}", icon=":material/pageview:", **more)
-
-
-def _picture_of(part: Callable[[], Part]) -> Picture:
-    found = part().picture()
-    assert found is not None
-    return found
-
-
-def _file_of(part: Callable[[], Part]) -> bytes:
-    return to_csv(part().frame())
 
 
 def draw_coloring(state: PruneState) -> None:

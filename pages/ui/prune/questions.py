@@ -36,7 +36,6 @@ SAMPLES_HELP = (
 )
 OPEN_HELP = "Its number in the list; or click a row. The prompt is shown with its examples."
 MARGIN_HELP = "Log-likelihood of the right answer less that of the best wrong one, in nats: above 0 is right."
-PAGE = 50
 KEY, OPENED, SAMPLES = "prune_show", "prune_question", "prune_samples"
 
 
@@ -46,8 +45,7 @@ def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None 
     if frame.empty:
         st.caption("No question is answered yet.")
         return
-    filter_at, page_at, open_at = st.columns([5, 5, 2], vertical_alignment="bottom")
-    both = second is not None and "between" in frame
+    filter_at, open_at = st.columns([10, 2], vertical_alignment="bottom")
     assert measured.full is not None
     frame = _draw_harness(frame, x.task.name, measured.full.first(len(frame)), st.container())
     options = SHOWN | (BETWEEN if study().second else {}) | (OTHERWISE if "harness" in frame else {})
@@ -57,20 +55,11 @@ def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None 
         shown = frame[~frame["as_harness"]]
     else:
         shown = frame if wanted == "all" else frame[frame[column] == wanted] if column in frame else frame[:0]
-    n_pages = max(1, -(-len(shown) // PAGE))
-    page = 1
-    if n_pages > 1:
-        with page_at:
-            page = st.pagination(n_pages, key=f"prune questions of {n_pages}")
-    shown = shown.iloc[(page - 1) * PAGE : page * PAGE]
     about: dict[str, Any] = {"help": OPEN_HELP, "value": None, "placeholder": "none"}
     hold(OPENED)
     opened = number_field(open_at, "Open question", (1, MOST), OPENED, **about)
     st.caption(f"{len(frame)} questions, {(frame['change'] == 'lost').sum()} lost, "
                f"{(frame['change'] == 'gained').sum()} gained.")  # fmt: skip
-    if both and second is not None:
-        n_first, n_second = ((frame["between"] == which).sum() for which in BETWEEN)
-        st.caption(f"{plain(second[0])}: {n_second} that only it answers, {n_first} that only the first model does.")
     _list(shown, second)
     if opened is not None and opened <= len(frame):
         _draw_one(x, measured, int(opened) - 1)

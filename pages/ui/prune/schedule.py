@@ -7,9 +7,9 @@ import streamlit as st
 from engine.importance.rankings_of import Axis
 from engine.importance.rules import Evidence
 from pages.ui.page.defaults import AXES
-from pages.ui.page.runtime import first_figure_s, in_memory, jobs, store
+from pages.ui.page.runtime import first_figure_s, jobs, store
 from pages.ui.page.work import POLL_S, Work, under_way
-from pages.ui.prune import example, orders
+from pages.ui.prune import orders
 from pages.ui.prune.around import around_work
 from pages.ui.prune.estimates import estimates_work, gradients_work
 from pages.ui.prune.experiment import ACCURACY, CURVE, SECOND, Experiment, accuracy_work
@@ -111,14 +111,8 @@ def _estimates(state: PruneState) -> bool:
     around_work(state.x, state.axis).start()
     if state.x.judged.greedy:
         return False
-    found = estimates_work(state.x, state.known).value()
+    found = estimates_work(state.x, state.axis, state.known).value()
     return found is not None and not found.has_gradients and gradients_work(state.x).start_ahead()
-
-
-def _example(state: PruneState) -> bool:
-    """Measures where a head looks in the example question, on the embedded model alone."""
-    wanted = example.look_of(state.x, state.stored) if state.look is None and state.is_complete else None
-    return wanted is not None and in_memory(state.x.target.spec) and example.look_work(wanted).start_ahead()
 
 
 def _is_busy(state: PruneState) -> bool:
@@ -126,4 +120,4 @@ def _is_busy(state: PruneState) -> bool:
     return under_way(MEASURING)
 
 
-STEPS = (_answers, _second, _is_busy, _order, _estimates, _example)
+STEPS = (_answers, _second, _is_busy, _order, _estimates)

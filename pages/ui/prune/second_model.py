@@ -1,25 +1,24 @@
 """The second model of the Prune screen: the same levels in its own order, on the questions that the first answers."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import streamlit as st
 
-from engine.accuracy.evaluation import ModelComparison, accuracy, compared
+from engine.accuracy.evaluation import ModelComparison, compared
 from engine.importance.rankings_of import Axis, pruning_of_second, same_parts
 from engine.models.session import Target
-from engine.views.accuracy import compared_words
+from engine.views.accuracy import compared_words, two_models_rows
 from pages.ui.downloads.origin import Origin
 from pages.ui.page.marks import mark
 from pages.ui.page.tables import percent, percents, plain
 from pages.ui.prune.charts import SECOND
 from pages.ui.prune.estimates import pruned_in_words
-from pages.ui.prune.experiment import AnswersSoFar, Experiment, accuracies, accuracy_work, curve_work, request
+from pages.ui.prune.experiment import Experiment, accuracies, accuracy_work, request
 from pages.ui.prune.orders import takes_long
 from pages.ui.prune.results import Results, read_results
-from pages.ui.prune.tables import lacks_levels, now_point
+from pages.ui.prune.tables import now_point
 
 if TYPE_CHECKING:
     from pages.ui.prune.state import PruneState
@@ -29,7 +28,6 @@ HELP = (
     "share, by its own order. Right alone: questions that only this one answers; p is McNemar's exact test of those, "
     "the interval of the difference is Bonett and Price's. Chosen under Settings, by “Compare with”."
 )
-CURVE_HELP = "Every tenth of this level by the second model, in the background."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +64,9 @@ def draw(state: "PruneState") -> None:
     if of is None:
         return
     second, name = of.measured, plain(of.second)
-    if (both := pair(found, second)) is not None:
+    if (both := pair(state)) is not None:
         st.metric(f"{name}: questions right", percent(both.second.acc))
-        said = [*lines(found, second, of.names), pruned_in_words(of.x, of.known, second.mask)]
+        said = [*lines(state), pruned_in_words(of.x, of.known, second.mask)]
         st.markdown("  \n".join(f":small[{line}]" for line in said), help=HELP)
         progress = "measured" if of.x.is_complete(second) else "measuring"
         mark("second figure", progress, model=of.second, questions=len(second.pruned or ()), of=of.x.questions.n)
@@ -82,49 +80,30 @@ def draw(state: "PruneState") -> None:
             work.offer(f"Measure {name}", "compare_arrows", "Its own order first, then its answers.")
 
 
-def draw_curve_line(of: SecondModel | None) -> None:
-    """Draws the progress of the second model's curve, or the button that measures it."""
-    if of is None:
-        return
-    work = curve_work(of.x, of.axis, of.known, of.second)
-    if not work.line() and lacks_levels(of.points):
-        work.offer(f"Measure the curve of {plain(of.second)}", "timeline", CURVE_HELP)
+def pair(state: "PruneState") -> ModelComparison | None:
+    """Returns the two pruned models on the questions that both have answered; None without any."""
+    first = state.measured.pruned
+    second = None if state.second_model is None else state.second_model.measured.pruned
+    return compared(first, second) if first and second else None
 
 
-def pair(first: AnswersSoFar, second: AnswersSoFar) -> ModelComparison | None:
-    """Returns the two pruned models on the questions that both have answered; None before the first."""
-    if not first.pruned or not second.pruned:
-        return None
-    return compared(first.pruned, second.pruned)
-
-
-def rows(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> pd.DataFrame:
-    """Returns one row per model: its accuracy with Wilson's interval, the full model's, and how many questions it alone
-    answers; after them the difference of the two, with its interval and McNemar's p. All on the same questions."""
-    both = pair(first, second)
-    if both is None:
-        return pd.DataFrame()
-    n, (low, high), found = both.change.n, both.change.interval, []
-    alone = both.change.lost, both.change.gained
-    for name, side, answers, only in zip(names, (both.first, both.second), (first, second), alone, strict=True):
-        whole = accuracy(answers.full.first(n)).acc if answers.full and len(answers.full) >= n else float("nan")
-        row = {"model": name, "n": n, "acc": side.acc, "low": side.ci_low, "high": side.ci_high}
-        found.append(row | {"acc_full": whole, "only_this_one_right": only})
-    more = {"difference": both.change.difference, "difference_low": low, "difference_high": high}
-    return pd.DataFrame(found).assign(**more, p_mcnemar=both.change.p_mcnemar)
-
-
-def lines(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> list[str]:
-    """Returns how the second model differs from the first, its interval, and its full model; none before the first
-    question that both have answered."""
-    both, found = pair(first, second), rows(first, second, names)
-    if both is None:
+def rows(state: "PruneState") -> list[dict[str, Any]]:
+    """Returns a row for each of the two models; none before the first question that both have answered."""
+    both, of = pair(state), state.second_model
+    if both is None or of is None:
         return []
-    _, of_second = found.to_dict("records")
-    of_full = of_second["acc_full"]
+    return two_models_rows(both, of.names, (state.measured.full, of.measured.full))
+
+
+def lines(state: "PruneState") -> list[str]:
+    """Returns how the second model differs from the first, its interval, and its full model."""
+    both, of = pair(state), state.second_model
+    if both is None or of is None:
+        return []
+    of_full = rows(state)[1]["acc_full"]
     more = f"; its full model {percent(of_full)}" if of_full == of_full else ""
-    interval = f"95% interval **{percents(of_second['low'], of_second['high'])}**{more}"
-    return [f"{compared_words(names[1], both.change)}, of {both.change.n:,} questions", interval]
+    interval = f"95% interval **{percents(both.second.ci_low, both.second.ci_high)}**{more}"
+    return [f"{compared_words(of.second, both.change)}, of {both.change.n:,} questions", interval]
 
 
 def with_points_of_second(

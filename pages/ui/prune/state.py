@@ -9,18 +9,17 @@ from engine.questions.requests import Requests, TaskSpec, get_requests
 from engine.questions.tasks import OWN_SUFFIXES, task_info
 from engine.studies.removal import found_heads
 from engine.views.accuracy import Standing, standing
+from engine.views.estimates import EstimateLine
 from pages.ui.controls.coloring import Coloring, chosen_coloring, read_coloring
 from pages.ui.controls.model import look_for_model, wait_for_model
 from pages.ui.controls.study import Study
 from pages.ui.controls.task import draw_fault
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.reads import stored_once
-from pages.ui.page.runtime import end_run, errors_shown, jobs, session, store
+from pages.ui.page.runtime import end_run, errors_shown, jobs, store
 from pages.ui.page.work import Action, Work
 from pages.ui.prune import around, estimates, orders
 from pages.ui.prune.around import Around
-from pages.ui.prune.estimates import Estimates
-from pages.ui.prune.example import Look, look_of
 from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.results import Results, read_results
 from pages.ui.prune.second_model import SecondModel, read_second
@@ -33,8 +32,7 @@ class PruneState(Results):
     `title`: of the task
     `second_model`: the second model's results; None without one
     `coloring`: the scores of the map
-    `ringed`: the induction heads, by flat index, if they are known
-    `look`: where a head looks in the example question
+    `induction_heads`: those heads, by flat index, if they are known
     `since_s`: when the page ran
     `sheet`: the pictures and tables drawn, for the downloads
     """
@@ -42,8 +40,7 @@ class PruneState(Results):
     title: str
     second_model: SecondModel | None
     coloring: Coloring
-    ringed: tuple[int, ...]
-    look: Look | None
+    induction_heads: tuple[int, ...]
     since_s: float = field(default_factory=time.monotonic)
     sheet: Sheet = field(default_factory=Sheet)
 
@@ -61,10 +58,11 @@ class PruneState(Results):
         return standing(self.title, found.full, found.pruned, x.questions.n, what, is_full)
 
     @property
-    def estimates(self) -> Estimates:
-        """Returns the estimates read last."""
+    def estimates(self) -> EstimateLine:
+        """Returns the estimates along the axis, as read last; none if they are of other settings."""
         job = jobs().snapshot(estimates.SLOT)
-        return job.value if job is not None and job.value is not None else Estimates()
+        line = EstimateLine() if job is None or job.value is None else job.value.line
+        return line if line.of == self.x.curve_key(self.axis) else EstimateLine()
 
     @property
     def around(self) -> Around:
@@ -76,7 +74,7 @@ class PruneState(Results):
     @property
     def texts(self) -> dict[int, str]:
         """Returns the text under each step of the slider."""
-        return estimates.texts(self.x, self.axis, self.known, self.estimates.line(self.x, self.axis))
+        return estimates.texts(self.x, self.axis, self.known, self.estimates)
 
 
 def read_state(of: Study) -> PruneState:
@@ -96,7 +94,6 @@ def read_state(of: Study) -> PruneState:
     orders.open_with_an_order(x, of.axis, of.ranking)
     found: dict[str, Any] = read_results(x, of.axis)
     second = None if of.second is None else look_for_model(of, of.second)
-    wanted = look_of(x, found["stored"])
     ring, title = stored_once(found_heads(target)), task.title
     if not task.name.endswith(OWN_SUFFIXES):
         title = f"{task.name} ({info.title})"
@@ -105,8 +102,7 @@ def read_state(of: Study) -> PruneState:
         title=title + task.manner,
         second_model=None if second is None else read_second(x, of.axis, second),
         coloring=read_coloring(chosen_coloring(), target, x.task, pruning.ranking, data_dir, train),
-        ringed=() if ring is None else ring.heads,
-        look=None if wanted is None else wanted.stored(session()),
+        induction_heads=() if ring is None else ring.heads,
     )
 
 

@@ -1,15 +1,13 @@
 """One-click stories: each sets what is pruned, measures its claim on the task of the screen, and says what came out."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import streamlit as st
 
-from engine.importance.rankings_of import Axis
-from engine.importance.rules import Evidence
 from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.questions.tasks import task_info
@@ -18,7 +16,7 @@ from engine.statistics import paired
 from engine.studies.removal import N_DRAWS, Removal, draw, found_heads, removal, without
 from engine.studies.statements import BreakPoint, break_point
 from engine.studies.surveys import in_words
-from engine.views.accuracy import removal_view
+from engine.views.accuracy import removal_headline, removal_view
 from engine.views.sweep import break_view
 from engine.views.view import View
 from pages.ui.controls.model import wait_for_model
@@ -29,10 +27,10 @@ from pages.ui.page.marks import mark
 from pages.ui.page.presentation import presenting
 from pages.ui.page.reads import stored_once
 from pages.ui.page.runtime import session, store
-from pages.ui.page.tables import percents, whole_percent
+from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import hold, write
 from pages.ui.page.work import Action, Work
-from pages.ui.prune.experiment import Curve, Experiment, curve_work
+from pages.ui.prune.experiment import CURVE, SECOND_CURVE, Curve, Experiment, curve_work
 from pages.ui.prune.orders import is_short
 from pages.ui.prune.state import PruneState
 
@@ -40,7 +38,7 @@ KEY, TO_SET = "prune_story", "prune story to set"
 FAR = "far"
 SET_BY_STORIES = ("task", "shots", "mask", *LEVELS)
 STORY = "story"  # a slot
-SLOTS = (STORY, "story heads", "curve")
+SLOTS = (STORY, "story heads", CURVE, SECOND_CURVE)
 N_ASKED = 100  # questions, at most
 HELP = "Each sets what is pruned, says what to expect and what came out. One more click closes it."
 LOST = {  # without the induction heads, by a task's use of its context (TaskInfo.needs)
@@ -58,15 +56,15 @@ class Story:
     `label`: its chip
     `sets`: the mask that it sets, given the induction heads
     `expects`: what should come out, given the task's use of its context
-    `measures`: the work that tells what does
-    `view`: what that says
+    `measures`: the work that tells what does, and more to show with it
+    `view`: what the first says
     """
 
     label: str
     sets: Callable[[ModelShape, tuple[int, ...]], Mask]
     expects: Callable[[str], str]
-    measures: Callable[[Experiment, Axis, Evidence], Work[Any]]
-    view: Callable[[Experiment, Axis, Any], View]
+    measures: Callable[[PruneState], Sequence[Work[Any]]]
+    view: Callable[[PruneState, Any], View]
 
 
 def choose_story() -> str | None:
@@ -109,21 +107,30 @@ def draw_story(state: PruneState) -> None:
         if presenting():
             st.markdown(state.standing.finding)
         return
-    x = state.x
     with st.container(gap="xxsmall"):
-        st.markdown(f":small[**Expect:** {story.expects(task_info(x.task.name).needs)}]")
-        work = story.measures(x, state.axis, state.known)
-        if work.now() is None and (x.target.spec.is_demo or is_short(x.target, work.takes_s())):
-            work.start()
-        found = work.found if work.now() is not None or isinstance(work.of, Action) else stored_once(work.of)
-        view = View("") if found is None else story.view(x, state.axis, found)
+        st.markdown(f":small[**Expect:** {story.expects(task_info(state.x.task.name).needs)}]")
+        works = story.measures(state)
+        of = works[0].of
+        found = works[0].found if works[0].now() or isinstance(of, Action) else stored_once(of)
+        view = View("") if found is None else story.view(state, found)
         if view.finding:
             st.markdown(f":small[{view.finding}]")
         for part in view.parts:
             if (picture := part.picture()) is not None:
                 state.sheet.draw(part.title, picture, f"chart of story {part.title}", f"{part.title}. {view.finding}")
-        if work.slot == STORY and not work.line() and work.now() is None:  # the curve draws its own line
-            work.offer("Measure this", "science", "In the background. Finished work is stored.")
+        for work in works:
+            _draw_work(work, state.x.target)
+
+
+def _draw_work(work: Work[Any], target: Target) -> None:
+    """Starts the work if it is short; else draws the button for that."""
+    if work.now() is None and (target.spec.is_demo or is_short(target, work.takes_s())):
+        work.start()
+    elif work.now() is None:
+        title = work.title[:1].lower() + work.title[1:]
+        work.offer(f"Measure the {plain(title)}", "science", "In the background. Finished work is stored.")
+    elif work.slot == STORY:  # the curve draws its own line
+        work.line()
 
 
 def marked_level(x: Experiment, found: Curve) -> list[float]:
@@ -136,15 +143,7 @@ def headline(x: Experiment, mask: Mask | None) -> str:
     """Returns what the model loses without its induction heads, as it stands in the heading; "" if that is not stored,
     or if anything is pruned."""
     found = stored_once(_removed(x)) if mask is not None and mask.is_full else None
-    if found is None or found.removed is None or len(found.draws) < N_DRAWS:
-        return ""
-    n, of, line = len(found.heads), x.shape.n_heads_total, found.removed
-    others = [each.pruned for each in found.draws]
-    return (
-        f"Without {n} of {of} heads, its induction heads, the model gets {whole_percent(line.pruned)} of "
-        f"{x.task.name} right instead of {whole_percent(line.full)}; without {n} random heads, "
-        f"{percents(min(others), max(others), 0)}."
-    )
+    return "" if found is None else removal_headline(found, x.shape.n_heads_total, x.task.name)
 
 
 def break_of(x: Experiment, found: Curve) -> BreakPoint | None:
@@ -164,8 +163,13 @@ def _removed(x: Experiment) -> Any:
     return removal(x.target, x.task, min(x.limit, N_ASKED), x.data_dir)
 
 
-def _removal_work(x: Experiment, axis: Axis, known: Evidence) -> Work[Removal]:
-    return Work(STORY, "Story", _removed(x), 1, True, partial(_seconds, x))
+def _removal_work(state: PruneState) -> Sequence[Work[Removal]]:
+    return [Work(STORY, "Ablation", _removed(state.x), 1, True, partial(_seconds, state.x))]
+
+
+def curve_works(state: PruneState) -> Sequence[Work[Curve]]:
+    """Returns the work that measures the curve, and that of the second model's."""
+    return [curve_work(of.x, of.axis, of.known, of.second) for of in (state, state.second_model) if of is not None]
 
 
 def _seconds(x: Experiment) -> float | None:
@@ -177,16 +181,16 @@ def _seconds(x: Experiment) -> float | None:
     return (2 + N_DRAWS) * each_s
 
 
-def _removal_view(x: Experiment, axis: Axis, found: Removal) -> View:
-    return removal_view(found, x.shape, in_words(x.task))
+def _removal_view(state: PruneState, found: Removal) -> View:
+    return removal_view(found, state.x.shape, in_words(state.x.task))
 
 
-def _far_view(x: Experiment, axis: Axis, found: Curve) -> View:
-    read = break_of(x, found)
+def _far_view(state: PruneState, found: Curve) -> View:
+    read = break_of(state.x, found)
     if read is None:
         return View("")
     mark("far", read.reading or "read", **read.cells())
-    return break_view(read, LEVEL_NOUNS[axis])
+    return break_view(read, LEVEL_NOUNS[state.axis])
 
 
 def _in_link() -> str | None:
@@ -214,7 +218,7 @@ STORIES = {
         "How far?",
         lambda shape, heads: Mask.full(shape),
         lambda needs: "much can go, the least important first, before a loss is detectable.",
-        curve_work,
+        curve_works,
         _far_view,
     ),
 }

@@ -17,10 +17,10 @@ from engine.views import kit
 from engine.views.view import MAGNITUDE, Column, Part
 from pages.ui.controls.coloring import LOST, Coloring
 from pages.ui.page.defaults import LEVEL_NOUNS, LEVELS
-from pages.ui.page.tables import RANK_TITLE, level_percent, mask_in_words, percent, pruned_counts, to_csv, whole_percent
-from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Curve, Experiment
+from pages.ui.page.tables import RANK_TITLE, level_percent, mask_in_words, percent, pruned_counts, whole_percent
+from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment
 
-LAYER_GONE = "layer dropped"  # a state, next to pruned and kept
+UNRANKED = "Which ones are pruned is known once they are ranked."
 MOST_NAMED = 36  # characters of a mask under a chart
 POINT_COLUMNS = ["level", "acc", "low", "high", "n", "pruned"]
 
@@ -29,11 +29,6 @@ def curve_points(found: Curve) -> pd.DataFrame:
     """Returns one row for each level of a curve."""
     rows = [_point(answers, permille, mask) for permille, (mask, answers) in found.items()]
     return pd.DataFrame(rows, columns=POINT_COLUMNS)
-
-
-def lacks_levels(points: pd.DataFrame) -> bool:
-    """Returns whether a curve lacks some of the levels of every 10%."""
-    return bool({*LEVELS_PERMILLE} - {round(1000 * level) for level in points["level"]})
 
 
 def starting_from(x: Experiment, axis: Axis) -> str:
@@ -61,11 +56,12 @@ def guesses_in_words(x: Experiment, axis: Axis, points: pd.DataFrame) -> str:
 
 
 def now_point(x: Experiment, axis: Axis, measured: AnswersSoFar, mask: Mask | None) -> pd.DataFrame:
-    """Returns the present position on the curve: one row, or none before the first answer."""
-    answers = measured.pruned
-    return pd.DataFrame(
-        [_point(answers, x.pruning.level(axis), mask)] if answers and mask else [], columns=POINT_COLUMNS
-    )
+    """Returns the present position on the curve: one row, or none before all questions are answered, as the curve does
+    not follow the figure."""
+    answers, rows = measured.pruned, []
+    if mask is not None and answers is not None and x.has_all(answers):
+        rows.append(_point(answers, x.pruning.level(axis), mask))
+    return pd.DataFrame(rows, columns=POINT_COLUMNS)
 
 
 def full_accuracy(x: Experiment, measured: AnswersSoFar) -> float | None:
@@ -74,46 +70,25 @@ def full_accuracy(x: Experiment, measured: AnswersSoFar) -> float | None:
     return accuracy(measured.full).acc if measured.full is not None and x.has_all(measured.full) else None
 
 
-def component_frame(shape: ModelShape, coloring: Coloring, mask: Mask) -> pd.DataFrame:
+def component_frame(shape: ModelShape, coloring: Coloring, mask: Mask, outlined: Collection[int] = ()) -> pd.DataFrame:
     """Returns one row per head, then one per FFN, which has no `head`. `rank` 1 is the most important by the scores
-    shown, whatever the pruning order."""
+    shown, whatever the pruning order. `outlined`: heads, by flat index."""
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
     heads = _components(coloring.heads, np.array(mask.heads), shape.head_names).assign(layer=layer, head=head * 1.0)
     ffns = _components(coloring.ffns, np.array(mask.ffns), [f"F{at}" for at in range(shape.n_layers)])
     frame = pd.concat([heads, ffns.assign(layer=np.arange(shape.n_layers), head=np.nan)], ignore_index=True)
-    return frame.assign(state=frame["state"].mask(frame["layer"].isin(mask.layers_dropped), LAYER_GONE))
+    return frame.assign(outlined=frame.index.isin([*outlined]))
 
 
-def component_part(frame: pd.DataFrame, coloring: Coloring, ringed: Collection[int], of: int) -> Part:
-    """Returns the map of heads (`of` 0), those in `ringed` outlined, or the bars of FFNs (1), for files."""
-    is_head = frame["head"].notna()
-    rows = frame[~is_head].drop(columns="head") if of else frame[is_head].astype({"head": int})
-    if not of:
-        rows = rows.assign(ringed=[at in ringed for at in range(len(rows))])
-    form = ".1f" if coloring.titles[of] == LOST else MAGNITUDE
-    columns = {"name": Column("Name"), "score": Column(coloring.titles[of], form), "rank": Column(RANK_TITLE),
-               "state": Column("State")}  # fmt: skip
-    as_map = partial(kit.head_map, value="score", crosses="pruned", outlined="ringed")
-    listed = [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
-    draw = partial(kit.bars, y="name", x="score") if of else as_map
-    return Part("FFNs" if of else "Heads", listed, columns, draw)
-
-
-def answers_csv(measured: AnswersSoFar, second: tuple[str, Answers | None] | None = None) -> bytes:
-    """Returns a table of one row per question and choice: texts, gold, log-likelihoods and which was chosen, full and
-    pruned, and by a `second` model (its name and answers)."""
-    rows = []
-    full = measured.full
-    for at, question in enumerate(full.questions if full is not None else ()):
-        for choice, (context, continuation) in enumerate(zip(question.contexts, question.continuations, strict=True)):
-            row: dict[str, Any] = {"question": question.doc_id, "choice": choice, "gold": choice in question.golds}
-            sides = [("full", full), ("pruned", measured.pruned), *([("second_model", second[1])] if second else [])]
-            for name, answers in sides:
-                if answers is not None and at < len(answers):
-                    row[f"{name}_log_likelihood_nats"] = answers.log_likelihood_nats[at, choice]
-                    row[f"{name}_chosen"] = bool(answers.predicted[at] == choice)
-            rows.append(row | {"context": context, "continuation": continuation})
-    return to_csv(pd.DataFrame(rows))
+def map_part(frame: pd.DataFrame, titles: Sequence[str]) -> Part:
+    """Returns the map of these components, for files; `titles` of the scores of heads and of FFNs."""
+    rows = [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+    rows = [row | {"head": None if np.isnan(row["head"]) else int(row["head"])} for row in rows]
+    form = ".1f" if LOST in titles else MAGNITUDE
+    score = Column(" and ".join(dict.fromkeys(filter(None, titles))), form)
+    columns = {"name": Column("Name"), "score": score, "rank": Column(RANK_TITLE), "pruned": Column("Pruned")}
+    draw = partial(kit.head_map, value="score", shade="shade", crosses="pruned", outlined="outlined")
+    return Part("Heads and FFNs", rows, columns, draw)
 
 
 def points_in_words(points: pd.DataFrame, label: str) -> str:
@@ -143,12 +118,14 @@ def _point(answers: Answers, permille: int, mask: Mask) -> dict[str, Any]:
 
 
 def _components(scores: Scores | None, kept: np.ndarray, names: list[str]) -> pd.DataFrame:
-    rank = np.full(len(names), np.nan)
+    """Returns the components of one kind, each shaded by the highest score of its kind."""
+    score, rank = np.full((2, len(names)), np.nan)
     if scores is not None:
+        score = scores.scores.ravel()
         rank[order(scores.scores, scores.tie_break)[::-1]] = np.arange(1, len(names) + 1)
-    score, pruned = np.full(len(names), np.nan) if scores is None else scores.scores.ravel(), ~kept.ravel()
-    state = np.where(pruned, "pruned", "kept")
-    return pd.DataFrame({"name": names, "score": score, "rank": rank, "pruned": pruned, "state": state})
+    top = float(np.nanmax([0.0, *score])) or 1.0
+    shade = np.sqrt(np.clip(score / top, 0.0, None))  # most score far below the best few; the root keeps them apart
+    return pd.DataFrame({"name": names, "score": score, "shade": shade, "rank": rank, "pruned": ~kept.ravel()})
 
 
 def _count(n: int, noun: str) -> str:
