@@ -4,8 +4,8 @@ import streamlit as st
 
 from pages.ui.controls.sidebar import draw_sidebar
 from pages.ui.controls.study_bar import draw_bar
+from pages.ui.downloads.present import draw_present
 from pages.ui.page.address import as_written, draw_notes
-from pages.ui.page.presentation import draw_stage, slide_title
 from pages.ui.page.runtime import begin_run, ended_early, faults_shown
 from pages.ui.page.screens import draw_heading, navigation, screen_of
 from pages.ui.page.streamlit_internals import end_back_or_forward, resume_back_or_forward
@@ -18,8 +18,8 @@ page = navigation()
 # A page opened directly on a fresh server runs without this file; require_frame sends it here and names the page.
 if goto := st.session_state.pop("goto", None):
     st.switch_page(goto, query_params=as_written())
-draw_stage(page.title)
-draw_heading(page, slide_title())
+draw_heading(page)
+draw_present()
 notes_at = st.container()
 try:
     with faults_shown(), ended_early():

@@ -137,7 +137,7 @@ async def in_the_browser(app: Any) -> AsyncIterator[None]:
 def _import_screens() -> None:
     """Imports what the first screen is drawn with, while the browser fetches its scripts."""
     from pages.ui.controls import sidebar  # noqa: F401
-    from pages.ui.downloads import footer  # noqa: F401
+    from pages.ui.downloads import actions  # noqa: F401
     from pages.ui.prune import layout  # noqa: F401
 
 

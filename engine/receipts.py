@@ -62,21 +62,6 @@ def read_receipts(measurements: Measurements, session: Session) -> Iterator[Prog
         yield Progress(number + 1, len(measurements), tuple(parts))
 
 
-def shipped_receipt(measurements: Measurements, session: Session) -> Iterator[Progress[Receipt | None]]:
-    """Yields Progress; the last one's value is the receipt of the first shipped record that is read, or None if none
-    is; it names the `part`, unless that is the first. Measures nothing."""
-    for number, (name, measurement) in enumerate(measurements.items()):
-        notes: dict[bytes, Receipt] = {}
-        steps, is_read = measurement.read(session), False
-        while not is_read:
-            with noted(notes):
-                is_read = next(steps, None) is None
-            if (found := next((each for each in notes.values() if MARK in each), None)) is not None:
-                yield Progress(1, 1, {**found, "part": name if number else ""})
-                return
-            yield Progress(number, len(measurements))
-
-
 def facts(receipts: Iterable[Receipt]) -> dict[str, list[str]]:
     """What the receipts say of model, precision, versions and machine; more than one line where they differ."""
     found: dict[str, list[str]] = {name: [] for name in FACTS}

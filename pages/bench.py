@@ -7,7 +7,7 @@ from engine.requests.base import OfModel
 from pages.ui.controls.controls import one_listed
 from pages.ui.controls.model import wait_for_model
 from pages.ui.controls.study import study
-from pages.ui.downloads.footer import draw_command
+from pages.ui.downloads.actions import draw_command
 from pages.ui.downloads.origin import about, command_line
 from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
 from pages.ui.sections.form import MEASUREMENT, draw_form, label_of
@@ -19,7 +19,7 @@ SHOWS = "You will see what it finds in one sentence, with its charts and tables.
 HELP = "Type a few letters to find one: its name, or a word of what it measures."
 
 by_label = {label_of(each): each for group in GROUPS for each in REQUESTS if each.group == group}
-with st.container(key="bench_form"):  # hidden on a slide
+with st.container():
     measured = by_label[one_listed(st.container(), "Measurement", [*by_label], MEASUREMENT, help=HELP)]
     target = wait_for_model(study(), prunes=True) if issubclass(measured, OfModel) else None
     request = draw_form(measured, study(), target)

@@ -8,8 +8,7 @@ from functools import partial
 import streamlit as st
 
 from pages.ui.controls.study import is_to_set, study
-from pages.ui.downloads.footer import closing
-from pages.ui.page.presentation import presenting
+from pages.ui.downloads.actions import draw_actions
 from pages.ui.page.runtime import require_frame
 from pages.ui.page.screens import draw_headline
 from pages.ui.page.work import live
@@ -24,6 +23,6 @@ head_map.apply_edits()
 if is_to_set():
     st.rerun()
 state = draw_page(study())
-draw_headline("prune", "" if presenting() else stories.headline(state.x, state.mask))
+draw_headline("prune", stories.headline(state.x, state.mask))
 live(["importance"], partial(draw_coloring, state), state.since_s)
-closing(draw_panels(state), state.sheet)
+draw_actions(draw_panels(state), state.sheet)

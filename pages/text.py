@@ -10,7 +10,7 @@ from pages.ui.controls.controls import one_of
 from pages.ui.controls.study import study
 from pages.ui.controls.study_bar import draw_level
 from pages.ui.controls.texts import PAPER, PAPER_SAYS, choose_text, paste_paper
-from pages.ui.downloads.footer import closing
+from pages.ui.downloads.actions import draw_actions
 from pages.ui.page.runtime import require_frame
 from pages.ui.page.work import live
 from pages.ui.text.reading import TextRun
@@ -37,4 +37,4 @@ awaits_at.empty()
 if text.name == PAPER:
     st.caption(PAPER_SAYS)
 if view.is_whole:
-    closing(*draw_below(view))
+    draw_actions(*draw_below(view))

@@ -9,14 +9,11 @@ import streamlit as st
 
 from engine.requests import MeasureTrajectory
 from engine.views.training import difference, phase_change, trajectory_view
-from engine.views.view import plain_text
 from pages.ui.controls.controls import folded
-from pages.ui.downloads.footer import closing
+from pages.ui.downloads.actions import draw_actions
 from pages.ui.downloads.origin import Origin
 from pages.ui.figures.sheet import Sheet
-from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import errors_shown, require_frame, trainings
-from pages.ui.page.screens import draw_headline
 from pages.ui.page.tables import plain
 from pages.ui.page.work import live, under_way
 from pages.ui.training.charts import draw_parts
@@ -34,8 +31,7 @@ def available() -> dict[str, RunSource]:
 
 def draw_runs(names: Sequence[str], sheet: Sheet) -> None:
     """Draws the progress of a live run, the finding, and the slider with its charts."""
-    if not presenting():
-        draw_progress(folder)
+    draw_progress(folder)
     found = available()  # once more: a live run has grown
     choice = RunChoice([found[name] for name in names if name in found])
     if not choice.is_measured:
@@ -43,17 +39,14 @@ def draw_runs(names: Sequence[str], sheet: Sheet) -> None:
             st.info("A run has no measurements yet: measure it with `headroom trajectory`, or choose another.")
         return
     view = trajectory_view(*choice.runs)
-    sheet.says = [view.finding]
-    if presenting():
-        draw_headline("training", plain_text(view.finding))
-    else:
-        st.markdown(f"#### {view.finding}")
-        if len(choice.runs) > 1:
-            st.caption(difference(*choice.runs))
+    sheet.says, sheet.views = [], {}  # of the time before, while a run grows
+    sheet.add_view(view)
+    st.markdown(f"#### {view.finding}")
+    if len(choice.runs) > 1:
+        st.caption(difference(*choice.runs))
     slider(choice.runs, at := moment(choice.runs))
     draw_parts(view.parts[: view.on_slide], choice.names, sheet)
-    if not presenting():
-        draw_followed(choice.sources[0], choice.names[0], at)
+    draw_followed(choice.sources[0], choice.names[0], at)
 
 
 def draw_gain(choice: RunChoice, sheet: Sheet) -> None:
@@ -93,18 +86,17 @@ with errors_shown():
     found = available()
 run_at, control_at, train_at = st.columns([3, 3, 4], vertical_alignment="bottom")
 choice = choose(found, run_at, control_at)
-if not presenting():
-    with train_at:
-        draw_train(folder)
+with train_at:
+    draw_train(folder)
 draw = partial(draw_runs, [each.name for each in choice.sources], sheet)
 if (grows := is_trained_elsewhere(choice.sources)) or under_way(slots(folder), trainings()):
     live(slots(folder), draw, since_s, by=trainings(), always=grows)
 else:
     draw()
-if choice.is_measured and not presenting():
+if choice.is_measured:
     draw_text(choice, sheet)
-if not presenting():
-    folded("Your own runs", "training_own", draw_own, in_address=True, holds=(FOLDER,))
+folded("Your own runs", "training_own", draw_own, in_address=True, holds=(FOLDER,))
 first, control = choice.sources[0].series, choice.sources[1].series if len(choice.sources) > 1 else None
 request = MeasureTrajectory(series=first, control=control)
-closing(Origin("Training", [request], {}, "", ", ".join(choice.names)), sheet)
+notes = trajectory_view(*choice.runs).notes if choice.is_measured else ()
+draw_actions(Origin("Training", [request], {}, " and ".join(choice.names), notes), sheet)

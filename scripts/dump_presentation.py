@@ -176,23 +176,16 @@ def use_store(folder: Path, shipped: bool) -> None:
 
 
 def opened(screen: str, address: Mapping[str, str]) -> tuple[Any, list[Any]]:
-    """Returns the page, which has not run, and the sheets that its footer will get."""
+    """Returns the page, which has not run, and the sheets that its buttons will get."""
     from streamlit.testing.v1 import AppTest
 
-    from pages.ui.downloads import footer
+    from pages.ui.downloads import actions
 
     at, sheets = AppTest.from_file(str(ROOT / "app.py"), default_timeout=WAIT_S), list[Any]()
     for name, value in address.items():
         at.query_params[name] = value
     at.screen = screen  # type: ignore[attr-defined]
-    original = getattr(footer.closing, "original", footer.closing)
-
-    def closing(origin: Any, sheet: Any) -> None:
-        sheets.append(sheet)
-        original(origin, sheet)
-
-    closing.original = original  # type: ignore[attr-defined]
-    footer.closing = closing
+    actions._draw = lambda files, link: sheets.append(files.sheet)
     return at, sheets
 
 

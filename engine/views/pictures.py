@@ -3,6 +3,7 @@
 On screen Streamlit's theme supplies the colors; a saved file gets those of the light theme.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +13,9 @@ from typing import Any
 from engine.views.colors import QUIET, light_theme
 
 FILE_WIDTH_PX, CAPTION_LETTERS = 900, 130  # letters of a caption that fit into the width
+SLIDE_WIDTHS_PX = {1: FILE_WIDTH_PX, 2: 450, 4: 640}  # by the number of charts: one, two side by side, and a square
+LABELS = {"labelFontSize": 13, "titleFontSize": 13, "labelLimit": 300}
+SLIDE_TYPE = {"axis": LABELS, "legend": LABELS, "header": LABELS, "text": {"fontSize": 13}, "title": {"fontSize": 14}}
 FILE_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first comes with vl-convert: the same on any machine
 # percentages as everywhere else in the app, "41.2%"; the rest is Vega's own
 SIGNS = {"decimal": ".", "thousands": ",", "grouping": [3], "currency": ["$", ""], "percent": "%"}
@@ -45,6 +49,18 @@ def to_svg(drawn: Picture, title: str, caption: str = "") -> bytes:
     import vl_convert
 
     return vl_convert.vegalite_to_svg(file_spec(drawn, title, caption)).encode()
+
+
+def slide_specs(drawn: Mapping[str, Picture]) -> list[str]:
+    """Returns the Vega-Lite of the pictures of a slide, as JSON: with larger type, and with titles if there are
+    several."""
+    width = SLIDE_WIDTHS_PX.get(len(drawn), SLIDE_WIDTHS_PX[4])
+    found = []
+    for name, picture in drawn.items():
+        spec = file_spec(picture, name if len(drawn) > 1 else "")
+        config = {**spec["config"], **{of: {**spec["config"].get(of, {}), **each} for of, each in SLIDE_TYPE.items()}}
+        found.append(json.dumps({**spec, "width": picture.template.get("width", width), "config": config}))
+    return found
 
 
 def file_spec(drawn: Picture, title: str, caption: str = "") -> dict[str, Any]:

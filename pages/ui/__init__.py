@@ -4,7 +4,7 @@ A package of one screen is named as the screen's file is; a screen of sections a
 `page`: the frame of every page
 `figures`: charts, texts and pictures
 `controls`: controls that several screens have
-`downloads`: the footer of every screen
+`downloads`: Export and slides, on every screen
 `sections`: measurements on a screen, each declared by a request
 `study_report`: a study as a folder of figures with one report
 """

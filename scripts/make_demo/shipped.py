@@ -2,7 +2,7 @@
 
     .venv/bin/python -m scripts.make_demo.shipped [--work FOLDER] [--add VIEW | --missing]
 
-Every one of VIEWS is opened, once for each choice of kernels. What the footer names is measured to the end, and all
+Every one of VIEWS is opened, once for each choice of kernels. What Export names is measured to the end, and all
 that was read is packed. With the same --work folder, an interrupted run resumes. `--add` measures one view alone, and
 adds its records to those in the file. `--missing` measures what the file does not have, after keys have changed, and
 leaves out what no view reads any more.
@@ -131,20 +131,20 @@ def cards(origin: Any) -> dict[str, Any]:
 
 
 def opened(view: str) -> Iterator[Any]:
-    """Yields the origin of what a view shows, as the footer gets it: when the screen has settled, and again until it
+    """Yields the origin of what a view shows, as its buttons get it: when the screen has settled, and again until it
     stays the same, as scores that are measured may lead to more."""
     import streamlit as st
     from streamlit.testing.v1 import AppTest
 
-    from pages.ui.downloads import footer
+    from pages.ui.downloads import actions
     from pages.ui.page import runtime
     from tests.pages.conftest import page_hash, tab_of_tests, worker_state
 
     runtime.tab = tab_of_tests
     screen, address = VIEWS[view]
-    page, shown, draw_files, known = page_hash(screen), list[Any](), footer._draw_files, None
+    page, shown, draw, known = page_hash(screen), list[Any](), actions._draw, None
     st.cache_resource.clear()
-    footer._draw_files = lambda files: shown.append(files.origin)
+    actions._draw = lambda files, link: shown.append(files.origin)
     try:
         for _ in range(N_RUNS):
             at = AppTest.from_file(str(Path(__file__).parents[2] / "app.py"), default_timeout=600)
@@ -164,7 +164,7 @@ def opened(view: str) -> Iterator[Any]:
             known = keys
             yield shown[-1]
     finally:
-        footer._draw_files = draw_files
+        actions._draw = draw
 
 
 def write(files: Sequence[Path], adds: bool, keeps_questions: bool) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from cache import open_store
 from engine.texts import passages
-from pages.ui.page import saved_views as views
+from pages.ui.downloads import slides
 from tests.browser.conftest import await_mark, foreign, keyed, new_context
 
 IMAGE = "![x](http://192.0.2.1/a.png)"
@@ -38,7 +38,7 @@ def page(chromium):
 def test_hostile_text_is_shown_and_nothing_is_fetched(page, app_server, tmp_path, tiny_opt):
     store = open_store(tmp_path / "results")
     assert passages.remember(IMAGE[:80], "A text of some length, with " + " ".join(HOSTILE), store)
-    views.save([views.SavedView(IMAGE, f"/?mask={IMAGE}")], store)
+    slides.save([slides.Slide(IMAGE, HOSTILE[1], f"/?mask={IMAGE}", table=(tuple(HOSTILE),) * 2)], store)
     store.close()
     rows = [{"context": f"{text} {n}", "choices": [f" {text}", " no"], "gold": 0} for n, text in enumerate(HOSTILE * 3)]
     task = tmp_path / IMAGE / "own ![x](y).jsonl"  # its name holds folders
@@ -56,8 +56,11 @@ def test_hostile_text_is_shown_and_nothing_is_fetched(page, app_server, tmp_path
     visit(page, address, model=str(model), task=str(task), shots="0", prune_questions="true", prune_speed="true")
     keyed(page, "prune_example").wait_for()
     page.get_by_text("b.png").filter(visible=True).first.wait_for()
-    page.get_by_role("button", name="Views").click()
-    page.get_by_text("a.png").filter(visible=True).first.wait_for()
+    page.get_by_role("button", name="Present", exact=True).click()
+    talk = page.frame_locator("iframe[title=Slides]")
+    talk.get_by_role("heading", name="a.png").wait_for()
+    assert talk.locator('img[src*="192.0.2"]').count() == 0 and talk.get_by_text("c.png").count() == 2
+    page.keyboard.press("Escape")
     for parameters in (
         {"model": IMAGE},
         {"data_dir": IMAGE},

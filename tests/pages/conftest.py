@@ -3,6 +3,7 @@ move them.
 """
 
 import contextlib
+import html
 import io
 import json
 import re
@@ -23,10 +24,11 @@ from streamlit.util import calc_hash
 from engine.progress import Progress
 from engine.slots import Job
 from pages.ui.controls import many_tasks
-from pages.ui.downloads import footer
+from pages.ui.downloads import actions
 from pages.ui.downloads.origin import executable
 from pages.ui.figures import charts
 from pages.ui.page import offers, runtime
+from pages.ui.page.screens import STORY
 from pages.ui.page.streamlit_internals import is_connected, session_id
 from pages.ui.prune.figure import HELP
 from scripts.make_demo.shipped import KERNELS
@@ -36,6 +38,7 @@ from tests.engine.fixtures import while_measured
 WAIT_S = HANG_S
 # the screens that measure the model of the bar, by file; Training has models of its own
 MEASURING = sorted(file.stem for file in (REPOSITORY / "pages").glob("*.py") if file.stem != "training")
+SCREENS = {calc_hash(each.file) for screens in STORY.values() for each in screens}
 N = 20
 NUMBERS = count(1)
 TAB = "test session id"  # what every AppTest is called
@@ -106,7 +109,7 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
         # AppTest forgets between runs that app.py calls st.navigation, and would run the page without app.py
         at._finished_page_script_hash = ""
         at._page_hash = vars(at).get("wanted_page_hash", "")
-        is_framed["now"] = "framed" in at.session_state
+        is_framed["now"] = "framed" in at.session_state and at._page_hash in SCREENS
         try:
             return real_run(at, *rest, **more)
         finally:
@@ -114,7 +117,7 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
             is_framed["now"] = False
 
     def as_navigated(manager, *rest, **more):
-        if is_framed["now"]:  # app.py draws the bar of the study, in each run
+        if is_framed["now"]:  # app.py draws the heading and the bar of the study, in each run
             PagesManager.uses_pages_directory = False
         real_init(manager, *rest, **more)
 
@@ -199,7 +202,7 @@ def shown_on(open_app, monkeypatch):
 
     def shown_on(screen, measure="", **parameters):
         handed = []
-        monkeypatch.setattr(footer, "_draw_files", handed.append)
+        monkeypatch.setattr(actions, "_draw", lambda files, link: handed.append(files))
         at = open_app(screen, **parameters)
         if measure:
             at = press(at, measure)
@@ -310,7 +313,7 @@ def same_on_the_command_line(at, capsys, number=0, out=None):
     """What the command of that number prints as JSON; its file, if it writes one, is `out`."""
     from engine.__main__ import main
 
-    words = shlex.split(at.code[0].value.splitlines()[number])
+    words = shlex.split(command_of(at).splitlines()[number])
     if out is not None:
         words[words.index("--out") + 1] = str(out)
     # a path is from where the app was started; the test may have gone elsewhere since, and is told a whole one
@@ -318,9 +321,21 @@ def same_on_the_command_line(at, capsys, number=0, out=None):
     return json.loads(capsys.readouterr().out)
 
 
+def opened(at, popover):
+    """The page with a popover open for one run: AppTest, which knows none, forgets that one is open."""
+    at.session_state[popover] = True
+    return at.run()
+
+
+def command_of(at):
+    """The shell command that Export gives."""
+    [mark] = [each.proto.body for each in at.get("html") if 'data-mark="command"' in each.proto.body]
+    return html.unescape(re.search('data-text="(.*?)"', mark, re.S)[1])
+
+
 def program_of(at):
-    """The Python program that a screen gives."""
-    [code] = [each.value for each in at.code if each.language == "python"]
+    """The Python program that Export gives."""
+    [code] = [each.value for each in opened(at, actions.EXPORT).code if each.language == "python"]
     return code
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from engine.questions.chats import FILE
 from tests.engine.test_chats import TURNS
-from tests.pages.conftest import components, figure, same_on_the_command_line, settled
+from tests.pages.conftest import command_of, components, figure, same_on_the_command_line, settled
 
 PROMPT = "Where is Oslo?"
 ORDER = {"order": "random", "heads": "50"}
@@ -31,15 +31,15 @@ def test_a_screen_of_chats_shows_what_its_command_prints(
     (tmp_path / "text.txt").write_text(PROMPT)
     at = settled(open_app(screen, model=str(chatty), **ORDER, **SCREENS[screen], chat="true"))
     result = same_on_the_command_line(at, capsys)
-    assert "--chat" in at.code[0].value and result["cached"]
+    assert "--chat" in command_of(at) and result["cached"]
     if screen == "":
         assert figure(at)[0] == f"{100 * result['acc']:.1f}%"
     else:
         assert any("</s>" in str(data) for data in components(at)), "the text as the model reads it"
-        written = same_on_the_command_line(at, capsys, len(at.code[0].value.splitlines()) - 1)
+        written = same_on_the_command_line(at, capsys, len(command_of(at).splitlines()) - 1)
         assert written["prompt"] == f"</s>USER: {PROMPT}\nASSISTANT:\n" and written["cached"]
     plain = settled(open_app(screen, model=str(chatty), **ORDER, **SCREENS[screen]))
-    assert "--chat" not in plain.code[0].value
+    assert "--chat" not in command_of(plain)
 
 
 @pytest.mark.parametrize("screen", SCREENS)

@@ -11,8 +11,7 @@ import pytest
 from engine.views.pictures import to_svg
 from engine.views.text_picture import COLUMNS, FULL_OPACITY, text_picture
 from engine.views.view import Column, Part
-from pages.ui.downloads import exports
-from pages.ui.downloads import footer as closing
+from pages.ui.downloads import actions, exports
 from pages.ui.prune.exports import free_name
 from tests.pages.conftest import settled
 
@@ -31,7 +30,7 @@ SCREENS = {
 def sheet_of(open_app, monkeypatch):
     """What a screen hands to its downloads, and the page's own words."""
     handed = []
-    monkeypatch.setattr(closing, "_draw_files", handed.append)
+    monkeypatch.setattr(actions, "_draw", lambda files, link: handed.append(files))
 
     def sheet_of(name):
         parameters, measure = SCREENS[name]

@@ -8,7 +8,7 @@ from engine.models.loading import LoadSpec
 from pages.ui.page import offers, runtime
 from tests.engine.fixtures import family_folder
 from tests.engine.gguf_files import write_gguf
-from tests.pages.conftest import WAIT_S, button, figure, said, settled
+from tests.pages.conftest import WAIT_S, button, command_of, figure, said, settled
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def large(monkeypatch):
 def test_a_small_one_is_converted_at_once(original, open_app):
     at = open_app(model=str(original))
     assert figure(at)[0].endswith("%") and converted(original, runtime.store())
-    assert f"--model {original}" in at.code[0].value
+    assert f"--model {original}" in command_of(at)
 
 
 @pytest.mark.slow("converts a model and loads it")

@@ -26,6 +26,7 @@ from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.tables import mask_counts
 from pages.ui.page.work import Work
 from tests.pages.conftest import (
+    command_of,
     frames_of,
     go_to,
     labels,
@@ -117,7 +118,7 @@ def test_alone_and_together_is_what_the_command_prints(open_screen, capsys):
     at = settled(press(open_screen(), "Measure"))
     while any(label.startswith("Measure, ") or label == "Measure" for label in labels(at)):
         at = settled(press(at, "Measure"))
-    commands = at.code[0].value.splitlines()
+    commands = command_of(at).splitlines()
     [number] = [number for number, each in enumerate(commands) if " ablate " in each]
     found = same_on_the_command_line(at, capsys, number)
     assert found["cached"] and [each for each in found["alone"]]
@@ -128,7 +129,7 @@ def test_rankings_of_tasks_are_drawn_and_compared(open_screen, tmp_path, capsys)
     assert "You will see how far these tasks rank heads alike" in said(at)
     settled(press(at, "Measure these rankings"))
     session, scores = runtime.session(), {}
-    [request] = [each for each in at.code[0].value.splitlines() if "correlate" in each]
+    [request] = [each for each in command_of(at).splitlines() if "correlate" in each]
     target = session.target(LoadSpec(request.split("--model ")[1].split()[0], "fp32"))
     for name in ("demo_copy", "demo_lookup"):
         questions = select(
@@ -167,7 +168,7 @@ def test_what_another_tasks_order_costs_is_measured_on_demand_and_told(across, o
     assert "with 50% of heads pruned by the order of another task, no task clearly loses" in heading
     session = runtime.session()
     task, others = TaskSpec("demo_copy", 0), ("demo_copy", "demo_lookup")
-    [request] = [each for each in at.code[0].value.splitlines() if "correlate" in each]
+    [request] = [each for each in command_of(at).splitlines() if "correlate" in each]
     target = session.target(LoadSpec(request.split("--model ")[1].split()[0], "fp32"))
     asked = select(get_requests(task, None, session.store), JUDGES, "stratified")
     right = []
@@ -201,7 +202,7 @@ def test_of_ffns_there_is_no_order_within_a_layer(across):
     at = press(across(heads_score="FFNs"), "Measure these rankings")
     assert "Within a layer" not in at.segmented_control(key="heads_measure").options
     [ranks] = [table for tables in frames_of(at) for table in tables.values() if "rank_a" in table]
-    assert sorted(ranks["name"]) == ["F0", "F1"] and "--score ffns" in at.code[0].value
+    assert sorted(ranks["name"]) == ["F0", "F1"] and "--score ffns" in command_of(at)
 
 
 @pytest.mark.slow("measures two rankings")

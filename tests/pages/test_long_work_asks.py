@@ -8,7 +8,7 @@ from pages.ui.page import runtime as frame
 from pages.ui.page.defaults import ORDER
 from pages.ui.prune import orders, schedule
 from pages.ui.prune.orders import ORDERS, SLOW_ORDER
-from tests.pages.conftest import button, figure, same_on_the_command_line, settled, slide, under_figure
+from tests.pages.conftest import button, command_of, figure, same_on_the_command_line, settled, slide, under_figure
 
 LONG_S = 2760.0
 
@@ -70,7 +70,7 @@ def test_it_opens_with_a_quick_order_until_another_one_is_asked_for(started, cap
     assert "4 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at)
     assert SLOW_ORDER not in slots and "accuracy" in slots
     result = same_on_the_command_line(at, capsys)
-    assert result["cached"] and f"--order {QUICK}" in at.code[0].value
+    assert result["cached"] and f"--order {QUICK}" in command_of(at)
     assert figure(at)[0] == f"{100 * result['acc']:.1f}%"
 
     button(at, f"Measure {ORDER} order, about 46 min here").click()
@@ -110,7 +110,7 @@ def test_an_order_of_layers_that_takes_long_is_measured_at_a_click(started, monk
     assert figure(at)[0] == "…" and SLOW_ORDER not in slots
     button(at, "Measure influence order, about 46 min here").click()
     settled(at)
-    assert "(1 layer dropped)" in under_figure(at) and "--layer-order" not in at.code[0].value
+    assert "(1 layer dropped)" in under_figure(at) and "--layer-order" not in command_of(at)
 
 
 def test_an_order_that_a_link_names_stays(open_app, monkeypatch):

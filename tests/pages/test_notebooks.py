@@ -8,14 +8,14 @@ import pytest
 from engine.requests import ListModels, ListTasks
 from engine.views import kit
 from engine.views.view import Part
-from pages.ui.downloads import footer
+from pages.ui.downloads import actions
 from pages.ui.downloads.exports import ScreenFiles
 from pages.ui.downloads.notebook import TUTORIAL, to_notebook
 from pages.ui.downloads.origin import Origin
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.runtime import session
 from tests.conftest import IS_THOROUGH
-from tests.pages.conftest import figure
+from tests.pages.conftest import figure, opened
 from tests.write_tutorial import executed
 
 
@@ -26,13 +26,13 @@ def outputs(cells, kind):
 @pytest.mark.slow("opens two screens")
 def test_prune_hands_out_the_tutorial(open_app, monkeypatch):
     handed = []
-    monkeypatch.setattr(footer, "_button", lambda label, make, *rest: handed.append((label, make)))
-    open_app("")
-    made = dict(handed)["Tutorial (IPYNB)"]()
+    monkeypatch.setattr(actions, "_button", lambda label, make, *rest, **look: handed.append((label, make)))
+    opened(open_app(""), actions.EXPORT)
+    made = dict(handed)["Tutorial"]()
     assert nbformat.reads(made.decode(), as_version=4) == nbformat.read(TUTORIAL, as_version=4)
     handed.clear()
-    open_app("heads")
-    assert handed and "Tutorial (IPYNB)" not in dict(handed)
+    opened(open_app("heads"), actions.EXPORT)
+    assert handed and "Tutorial" not in dict(handed)
 
 
 def test_every_request_has_cells_of_its_own():
@@ -57,7 +57,7 @@ def cells_of(notebook):
 def test_the_tutorial_finds_what_it_says_and_the_notebook_of_prune_its_numbers(open_app, monkeypatch, tmp_path):
     """One after the other in one kernel, each with names of its own. In the short form fewer levels are measured."""
     handed = []
-    monkeypatch.setattr(footer, "_draw_files", handed.append)
+    monkeypatch.setattr(actions, "_draw", lambda files, link: handed.append(files))
     value, _ = figure(open_app("", heads="40", order="random"))
     tutorial, of_prune = nbformat.read(TUTORIAL, as_version=4), nbformat.reads(to_notebook(handed[-1]).decode(), 4)
     assert all(cell.outputs for cell in cells_of(tutorial)[1:]), "run python -m tests.write_tutorial"

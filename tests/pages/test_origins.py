@@ -11,12 +11,13 @@ import pytest
 from engine.heads.circuits import feeding
 from engine.heads.induction import induction
 from engine.receipts import facts, read_receipts
+from pages.ui.downloads.actions import EXPORT
 from pages.ui.downloads.origin import executable
 from pages.ui.downloads.provenance import SLOT
 from pages.ui.page import runtime
 from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import target_in
-from tests.pages.conftest import N, figure, printed_by_the_program, said
+from tests.pages.conftest import N, figure, opened, printed_by_the_program, said
 
 
 def test_the_program_finds_the_accuracy_after_pruning(open_app):
@@ -33,11 +34,9 @@ def test_the_program_has_the_finding_of_two_runs(open_app):
 def test_receipts_are_those_of_the_records_that_are_shown(open_app):
     at = open_app(heads="40")
     assert not at.get("popover")[0].proto.popover.open
-    at.session_state["measured"] = True
-    at.run()
+    opened(at, EXPORT)
     runtime.jobs().join(SLOT, HANG_S)
-    at.session_state["measured"] = True  # AppTest, which knows no popovers, forgets that it is open
-    at.run()
+    opened(at, EXPORT)
     parts = {part.name: part for part in runtime.jobs().snapshot(SLOT).value}
     for name in ("Full model", "Pruned model"):
         told = parts[name].receipts

@@ -16,6 +16,7 @@ from tests.conftest import some_of
 from tests.pages.conftest import (
     button,
     charts_of,
+    command_of,
     components,
     experiment_of,
     figure,
@@ -96,4 +97,4 @@ def test_the_map_shows_the_scores_that_the_ranking_goes_by(open_app, name, tiny_
     np.testing.assert_allclose(said, scores, rtol=6e-2)
     gone = np.argsort(scores, kind="stable")[:3]
     assert [at for at, place in enumerate(heads) if shown["pruned"][place]] == sorted(gone.tolist())
-    assert any(f"--order {name}" in code.value for code in at.code)
+    assert f"--order {name}" in command_of(at)

@@ -1,7 +1,5 @@
 """The third slider of Prune drops whole layers: besides heads and FFNs, in the address, and at 0 it does nothing."""
 
-import json
-
 import pytest
 
 from engine.importance.layers import LAYERS_BY, block_influence
@@ -12,11 +10,13 @@ from pages.ui.page.defaults import RANKING_QUESTIONS
 from tests.conftest import some_of
 from tests.pages.conftest import (
     choose_story,
+    command_of,
     components,
     figure,
     frames_of,
     level,
     press,
+    program_of,
     same_on_the_command_line,
     sent,
     settled,
@@ -36,9 +36,7 @@ def trained(at):
 def test_at_0_nothing_about_layers_is_measured_or_asked(measures_ahead, open_app):
     at = open_app(order="random", axis="Layers", layers_by="oracle")
     assert level(at, "layers") == 0 and block_influence(*trained(at)[1:]).stored(trained(at)[0]) is None
-    assert "--prune-layers" not in at.code[0].value and "layer_order" not in json.dumps(
-        [each.value for each in at.code]
-    )
+    assert "--prune-layers" not in command_of(at) and "layer_order" not in program_of(at)
     assert sent(at, "layers")["texts"]["50"] == "1 of 2 layers"
 
 
@@ -51,7 +49,7 @@ def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
     heads = next(each for each in components(at) if "outlined" in each)
     whole_row = [layer == first for layer in range(2) for _ in range(5)]  # its FFN last
     assert heads["gone"] == [first] and heads["pruned"] == whole_row
-    assert "--prune-layers 50" in at.code[0].value
+    assert "--prune-layers 50" in command_of(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and result["layers_dropped"] == [first]
     assert figure(at)[0] == f"{100 * result['acc']:.1f}%"
@@ -72,7 +70,7 @@ def test_layers_go_in_the_order_that_is_chosen(by, open_app, capsys):
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and len(result["layers_dropped"]) == 1
     assert by != "last-first" or result["layers_dropped"] == [1]
-    assert f"layer_order='{by}'" in " ".join(each.value for each in at.code)
+    assert f"layer_order='{by}'" in program_of(at)
 
 
 def test_the_curve_runs_over_layers_and_a_hand_that_moves_measures_nothing(measures_ahead, open_app):

@@ -27,6 +27,7 @@ from tests.pages.conftest import (
     button,
     charts_of,
     choose_story,
+    command_of,
     components,
     experiment_of,
     figure,
@@ -277,7 +278,7 @@ def test_a_moving_hand_shows_an_estimate_and_measures_nothing(measures_ahead, op
     assert figure(at)[1] == "estimate, not measured" and "≈" in figure(at)[0]
     assert "3 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at) and "of 20 questions" not in under_figure(at)
     assert sum(map_of(at)["pruned"]) == 3
-    assert level(at, "heads") == 0 and "--prune-heads" not in at.code[0].value
+    assert level(at, "heads") == 0 and "--prune-heads" not in command_of(at)
     [hand] = curve(at)["hand"]
     assert hand["level"] == 0.45 and figure(at)[0] == f"≈ {100 * hand['estimated']:.0f}%"
     assert not curve(at)["now"], "nothing is measured there"
@@ -411,7 +412,7 @@ def test_the_pruned_model_is_exported_without_its_dropped_layers(open_app, tmp_p
     assert "trust_remote_code=True" in load and f"--out {tmp_path / 'out'}" in command and "--form small" in command
     card = (tmp_path / "out" / "README.md").read_text()
     assert (tmp_path / "out" / "modeling_pruned.py").exists() and command[command.index("export ") :] in card
-    evaluated = next(each.value for each in at.code if " evaluate " in each.value)
+    evaluated = next(each for each in command_of(at).splitlines() if " evaluate " in each)
     capsys.readouterr()
     assert main([*shlex.split(evaluated)[1:], "--json"]) == 0
     mask = json.loads(capsys.readouterr().out)["mask"]
@@ -425,7 +426,7 @@ def test_the_address_seeds_every_control_of_a_page_opened_by_its_own_address(ope
     settled(at)
     assert at.selectbox(key="bos").value == "off" and at.selectbox(key="model")
     assert at.number_input(key="limit").value == 7 and level(at, "heads") == 40
-    command = at.code[0].value
+    command = command_of(at)
     assert "--no-bos" in command and "--shots 1 --limit 7" in command and "--prune-ffns 100" in command
     assert "of 7** right" in under_figure(at)
 
@@ -436,7 +437,7 @@ def test_nonsense_in_the_address_is_put_right(open_app):
     assert level(at, "heads") == 100, "the nearest that is allowed"
     assert at.selectbox(key="order").value == rankings_of.QUICK, "as without an order in the address"
     assert at.selectbox(key="layers_by").value == "influence" and "magic" in at.warning[0].value
-    assert "--shots 5" in at.code[0].value
+    assert "--shots 5" in command_of(at)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 scripts, stay attributes whatever is in them."""
 
 import asyncio
+from types import SimpleNamespace
 from urllib.parse import urljoin
 
 import pytest
@@ -11,7 +12,7 @@ from starlette.routing import Match
 from streamlit.testing.v1 import AppTest
 
 import headroom
-from pages.ui.page import address, front_page, presentation
+from pages.ui.page import address, front_page
 from pages.ui.page.screens import STORY
 
 SCREENS = [screen for screens in STORY.values() for screen in screens]
@@ -86,11 +87,11 @@ def test_a_path_may_end_as_a_screen_is_called(base, monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["", "tools/headroom", "/tools/headroom/"])
-def test_saved_views_are_kept_without_the_path_and_shown_with_it(path, monkeypatch):
+def test_links_of_slides_are_kept_without_the_path(path, monkeypatch):
     monkeypatch.setattr(st, "get_option", {"server.baseUrlPath": path}.get)
-    monkeypatch.setattr(presentation, "as_written", lambda: {"text_text": ["a b"]})
+    monkeypatch.setattr(address, "as_written", lambda: {"text_text": ["a b"], "empty": [""], "tasks": ["a", "b"]})
     before = PATH if path else ""
     assert address.base_path() == before
     for shown, screen in (("/", "/"), ("", "/"), ("/text", "/text")):
-        link = presentation._link_of(f"http://127.0.0.1:8501{before}{shown}")
-        assert link == f"{screen}?text_text=a+b"
+        monkeypatch.setattr(st, "context", SimpleNamespace(url=f"http://127.0.0.1:8501{before}{shown}"))
+        assert address.link() == f"{screen}?text_text=a+b&tasks=a&tasks=b", "no more than the controls"

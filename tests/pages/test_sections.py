@@ -8,7 +8,7 @@ import pytest
 from engine.requests import MeasurePerplexity
 from engine.requests.running import Result
 from engine.views.view import Part, View
-from pages.ui.downloads import footer
+from pages.ui.downloads import actions
 from pages.ui.downloads.exports import to_html, to_zip
 from pages.ui.downloads.notebook import to_notebook
 from pages.ui.page import runtime
@@ -25,7 +25,7 @@ def draw():
     from pages.ui.page.runtime import session
     from pages.ui.sections.section import Section, show
 
-    st.session_state["heading"] = st.empty()  # which app.py draws
+    st.session_state["actions"] = st.container()  # which app.py draws
     asked, model = st.query_params, st.query_params["model"]
     request = MeasurePerplexity(model=model, precision="fp32", passage="The ferry", mask=asked.get("mask", ""))
     target = session().target(LoadSpec(model, "fp32"))
@@ -35,9 +35,9 @@ def draw():
 
 @pytest.fixture
 def files(monkeypatch):
-    """What the footer hands to the downloads."""
+    """What the screen hands to its downloads."""
     found = []
-    monkeypatch.setattr(footer, "_draw_files", found.append)
+    monkeypatch.setattr(actions, "_draw", lambda files, link: found.append(files))
     return found
 
 
@@ -68,15 +68,13 @@ def test_it_waits_for_a_click_and_shows_its_view(opened, files):
     assert {"first.csv", "second.csv", "command.txt", "program.py", "receipt.json"} <= {*names}
 
 
-def test_a_slide_has_its_first_part(opened):
+def test_a_slide_has_its_finding_and_its_first_part(opened, files):
     press(opened(), "Measure")
-    at = opened(present="1")
-    assert (
-        at.session_state["headline of bench"] == "It is 2 nats here."
-        and SAYS not in said(at)
-        and len(at.dataframe) == 1
-        and not at.text
-    )
+    made = files[-1]
+    [(title, names)] = made.sheet.findings("Bench").items()
+    assert title == "It is 2 nats here." and names == []
+    slide = actions.make_slide(made, title, names, "/bench")
+    assert slide.table == (("head", "nats"), ("L0H1", "2.0")) and slide.about.startswith("a model · saved 20")
 
 
 @pytest.mark.parametrize("starts", ["at once", "if short"])

@@ -15,7 +15,7 @@ from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.progress import Progress, final
 from engine.questions.requests import TaskSpec
-from engine.receipts import read_receipts, shipped_receipt
+from engine.receipts import read_receipts
 from engine.records import Record, encode
 from engine.studies.removal import removal
 from pages.ui.page import runtime
@@ -40,7 +40,7 @@ def empty_store(tmp_path, monkeypatch):
 
 
 def origin_of(view):
-    """What the footer of a view names."""
+    """What Export of a view names."""
     with closing(opened(view)) as found:
         return next(found)
 
@@ -117,7 +117,8 @@ def test_results_measured_here_replace_them(empty_store, store, monkeypatch):
 
     monkeypatch.setattr("engine.measurement.measured", measured)
     final(full.run(session.own()))
-    assert not any(step.value for step in shipped_receipt({"Full model": full}, session))
+    *_, [part] = (step.value for step in read_receipts({"Full model": full}, session))
+    assert part.n and not part.n_shipped
 
 
 def test_commands_measure(tmp_path, monkeypatch, capsys):

@@ -25,6 +25,7 @@ from pages.ui.page import runtime
 from pages.ui.text import sections, tables
 from pages.ui.text.looks import combined
 from tests.pages.conftest import (
+    command_of,
     components,
     frames_of,
     labels,
@@ -117,7 +118,7 @@ def test_a_moved_slider_prunes_and_the_command_and_the_program_agree(
 
 def test_two_models_are_compared(open_screen, capsys, monkeypatch, tmp_path):
     at = open_screen(mask="L0H0", against="bf16")
-    assert all(words in at.code[0].value for words in ("--precision bf16", "--other-precision fp32", "--mask L0H0"))
+    assert all(words in command_of(at) for words in ("--precision bf16", "--other-precision fp32", "--mask L0H0"))
     monkeypatch.chdir(tmp_path)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"]
@@ -156,7 +157,7 @@ def test_a_text_without_a_mask_offers_one(open_screen):
     at = open_screen(model="demo")
     assert "Prune the induction heads" in labels(at)
     at = press(at, "Prune the induction heads")
-    assert "Prune the induction heads" not in labels(at) and "--mask 'L1H1-3 L3H5'" in at.code[0].value
+    assert "Prune the induction heads" not in labels(at) and "--mask 'L1H1-3 L3H5'" in command_of(at)
     assert "Without 4 induction heads, mainly repetitions get harder to predict: the mean loss rises" in finding(at)
 
 
@@ -194,7 +195,7 @@ def test_a_pasted_text_is_measured_remembered_and_forgotten(open_screen):
     assert "".join(shown(at)["pieces"]) == HOSTILE, "as text, whatever it says"
     at.selectbox(key="text_text").set_value(TITLE)  # as a browser reports that has not drawn the new text yet
     assert "".join(shown(settled(at))["pieces"]) == HOSTILE
-    assert at.selectbox(key="text_text").value == "Pasted text" and "--text text.txt" in at.code[0].value
+    assert at.selectbox(key="text_text").value == "Pasted text" and "--text text.txt" in command_of(at)
     assert [each for each in at.caption if "text.txt" in each.value]
     assert not any("gone after a reload" in caption.value for caption in at.caption)
     at.text_input(key="text_text_name").set_value(TITLE)
@@ -306,7 +307,7 @@ def test_attention_shades_the_text_and_the_command_and_the_program_agree(open_sc
     at = open_screen(text_head="L1H0,L0H3", text_text="Pattern labels", text_shade="Attention", mask="L0H1")
     data = shown(at)
     assert data["view"] == "attention" and data["looks"]["heads"] == "L1H0, L0H3"
-    number = next(k for k, line in enumerate(at.code[0].value.splitlines()) if " attention " in line)
+    number = next(k for k, line in enumerate(command_of(at).splitlines()) if " attention " in line)
     assert same_on_the_command_line(at, capsys, number, out=tmp_path / "attention.csv")["cached"]
     written = pd.read_csv(tmp_path / "attention.csv")
     n, first = len(data["pieces"]), data["looks"]["first"]
@@ -350,7 +351,7 @@ def test_the_in_context_gain_is_that_of_the_command_and_the_program(
     measures_ahead, open_app, wide_opt, capsys, tmp_path
 ):
     at = open_app("text", model=str(wide_opt), text_text="The ferry", **PRUNED)
-    lines = at.code[0].value.splitlines()
+    lines = command_of(at).splitlines()
     number = next(k for k, line in enumerate(lines) if f"--texts {sections.N_WINDOWS}" in line)
     assert "--average-tokens 10" in lines[number]
     found = same_on_the_command_line(at, capsys, number, out=tmp_path / "out.csv")
@@ -396,7 +397,7 @@ def measured_of(data):
 @pytest.mark.parametrize("token", [None, 40])
 def test_both_models_write_on_at_the_end_or_in_place_of_the_locked_token(measures_ahead, open_screen, tiny_opt, token):
     at = open_screen(**PRUNED, **({} if token is None else {"text_token": str(token)}))
-    data, mask = shown(at), re.search(r"--mask '?([^'\n]*?)'? --", at.code[0].value)[1]
+    data, mask = shown(at), re.search(r"--mask '?([^'\n]*?)'? --", command_of(at))[1]
     n = 256 - sections.WRITTEN - 2  # as much of it as fits the window with what is written
     prompt = "".join(data["pieces"][-n:] if token is None else data["pieces"][: token - 1])
     target = target_of(tiny_opt)

@@ -14,7 +14,7 @@ from engine.requests import MeasureTrajectory
 from engine.training.trajectory import encode
 from engine.views.training import trajectory_view
 from pages.ui.controls.model import snapshot_in_words
-from pages.ui.downloads import footer
+from pages.ui.downloads import actions
 from pages.ui.training import charts, runs, slider
 from tests import synthetic_runs
 from tests.engine.fixtures import foreign_run
@@ -57,7 +57,7 @@ def test_the_screen_opens_with_its_finding_two_columns_of_charts_and_few_control
 
 def test_downloads_have_the_charts_and_the_command_of_both_runs(open_training, monkeypatch):
     handed = []
-    monkeypatch.setattr(footer, "_draw_files", handed.append)
+    monkeypatch.setattr(actions, "_draw", lambda files, link: handed.append(files))
     open_training(**PAIR)
     assert len(handed[-1].sheet.pictures) == 4 and len(handed[-1].sheet.tables) == 4
     for name in handed[-1].sheet.pictures:

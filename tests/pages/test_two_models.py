@@ -23,6 +23,7 @@ from tests.pages.conftest import (
     N,
     charts_of,
     choose_story,
+    command_of,
     experiment_of,
     figure,
     frames_of,
@@ -90,13 +91,13 @@ def test_the_second_model_stands_beside_the_first_with_paired_numbers(open_app, 
 def test_nothing_of_a_second_model_is_there_before_it_is_chosen_or_after_one_click_lets_go(open_app):
     def is_alone(at):
         assert at.selectbox(key="against").value is None and second_figure(at) is None
-        assert len(runtime.session().models._shown()) == 1 and "--against" not in at.code[0].value
+        assert len(runtime.session().models._shown()) == 1 and "--against" not in command_of(at)
         [curve] = charts_of(at)
         return "Model" not in json.dumps(curve["layer"])  # no second line, and no legend
 
     assert is_alone(open_app(**RANDOM)) and runtime.jobs().snapshot(SECOND) is None
     at = open_app(against="bf16", **RANDOM)
-    assert second_figure(at)[0].endswith(" in bf16") and "--against bf16" in at.code[0].value
+    assert second_figure(at)[0].endswith(" in bf16") and "--against bf16" in command_of(at)
     at.selectbox(key="against").set_value(None)
     assert is_alone(settled(at))
 

@@ -99,10 +99,11 @@ def page(work):
     import streamlit as st
 
     st.text("above")
-    st.text(work.required(0.0))
+    if (value := work.awaited(0.0)) is not None:
+        st.text(value)
 
 
-def test_what_is_required_stands_in_place_of_the_rest(counting):
+def test_what_is_awaited_is_its_progress_until_it_is_there(counting):
     work = counting.work()
     work.start()
     assert counting.at_one.wait(HANG_S)

@@ -1,9 +1,12 @@
-"""Page footer: command, program, receipts and files.
+"""Export and slides: files, command, program, receipts, and the talk.
 
-`footer`: the footer of every screen: command, program, receipts, and downloads
+`actions`: the buttons of every screen: Export with its panel, and Add slide
 `origin`: the source of a screen's numbers
 `provenance`: how the results shown were measured: the stored receipts, and the link
-`shipped`: that results are shipped, and the button that measures them here
+`shipped`: shipped results: the button that measures them here, and their model loaded ahead
 `exports`: a screen as one archive and as one page
 `notebook`: a screen as a Jupyter notebook
+`slides`: what screens showed when they were added, in order
+`talk`: slides as one page
+`present`: the talk over the app, and the script that is on every page
 """

@@ -6,8 +6,10 @@ import json
 import re
 import time
 import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 import pandas as pd
 
@@ -33,7 +35,6 @@ pre { background: var(--box); padding: 1rem; overflow-x: auto; font-size: 13px; 
 # blocks all requests, those of the page and those of Vega
 POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
 DRAW = """
-const specs = JSON.parse(document.getElementById("specs").textContent)
 window.views = Promise.all(specs.map((spec, i) => vegaEmbed(`#picture${i}`, spec, {actions: false, renderer: "svg"})))
   .then(found => found.map(each => each.view))
 """
@@ -94,29 +95,22 @@ def receipt(files: ScreenFiles) -> str:
     """Returns how it was measured, as JSON: a summary, and every record's own receipt."""
     parts = files.receipts()
     known = {"screen": files.origin.screen, "about": files.caption, "link": files.link, "command": files.origin.command}
+    known |= {"notes": [*files.origin.notes]}
     known |= {"facts": facts(each for part in parts for each in part.receipts), "parts": list(map(asdict, parts))}
     return json.dumps(known, indent=1, default=str)
 
 
 def to_html(files: ScreenFiles) -> bytes:
     """Returns the screen as one page with interactive charts. It makes no network requests."""
-    import vl_convert
-
-    origin, theme, parts = files.origin, light_theme(), files.receipts()
-    colours = {"text": theme["textColor"], "line": theme["borderColor"], "box": theme["secondaryBackgroundColor"]}
-    root = " ".join(f"--{name}: {colour};" for name, colour in {**colours, "quiet": QUIET}.items())
-    specs = [pictures.file_spec(files.sheet.picture(name), name) for name in list(files.sheet.pictures)]
+    origin, sheet, parts = files.origin, files.sheet, files.receipts()
+    specs = [pictures.file_spec(sheet.picture(name), name) for name in list(sheet.pictures)]
     figures = "".join(f'<figure><div id="picture{number}"></div></figure>' for number in range(len(specs)))
-    tables = "".join(map(partial(_table, files.sheet), list(files.sheet.tables)))
-    says = "".join(f"<p>{_to_html_line(line)}</p>" for line in files.sheet.says)
+    tables = "".join(map(partial(_table, sheet), list(sheet.tables)))
+    says = "".join(f"<p>{_to_html_line(line)}</p>" for line in sheet.says)
     known = facts(each for part in parts for each in part.receipts)
-    how = "<br>".join(html.escape(f"{name}: {'; '.join(each)}") for name, each in known.items() if each)
-    title = html.escape(f"{origin.screen}: {origin.about}")
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}"><link rel="icon" href="data:,">
-<title>{title}</title><style>:root {{ {root} }}{STYLE}</style></head><body>
-<h1>{html.escape(origin.screen)}</h1>
+    facts_said = [f"{name}: {'; '.join(each)}" for name, each in known.items() if each]
+    how = "<br>".join(map(html.escape, [*origin.notes, *facts_said]))
+    body = f"""<h1>{html.escape(origin.screen)}</h1>
 <p class="quiet">{html.escape(files.caption)}</p>
 {says}
 {figures}
@@ -125,11 +119,35 @@ def to_html(files: ScreenFiles) -> bytes:
 <div class="box">{rows(parts).to_html(index=False, border=0)}</div><p class="quiet">{how}</p>
 <pre>{html.escape(origin.command)}</pre>
 <pre>{html.escape(origin.python)}</pre>
-<p class="quiet">{html.escape(files.link)}</p>
-<script type="application/json" id="specs">{_as_json(specs)}</script>
-<script>{_escape_script(vl_convert.javascript_bundle(EXPOSED, VEGA_LITE))}</script><script>{DRAW}</script>
+<p class="quiet">{html.escape(files.link)}</p>"""
+    return document(f"{origin.screen}: {origin.about}", STYLE, body, specs, DRAW)
+
+
+def document(title: str, style: str, body: str, specs: Sequence[Mapping[str, Any]], draw: str) -> bytes:
+    """Returns an HTML page that makes no network requests; the script `draw` draws its charts, `specs` in Vega-Lite."""
+    theme = light_theme()
+    colours = {"text": theme["textColor"], "line": theme["borderColor"], "box": theme["secondaryBackgroundColor"]}
+    root = " ".join(f"--{name}: {colour};" for name, colour in {**colours, "quiet": QUIET}.items())
+    data = json.dumps(specs).replace("<", "\\u003c")  # safe inside a script element
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}"><link rel="icon" href="data:,">
+<title>{html.escape(title)}</title><style>:root {{ {root} }}{style}</style></head><body>
+{body}
+<script type="application/json" id="specs">{data}</script><script>{_vega()}</script>
+<script type="module">const specs = JSON.parse(document.getElementById("specs").textContent)
+{draw}</script>
 </body></html>
 """.encode()
+
+
+@cache
+def _vega() -> str:
+    """Returns the script that draws charts, safe inside a page: its own end tags are escaped. It takes seconds."""
+    import vl_convert
+
+    source = vl_convert.javascript_bundle(EXPOSED, VEGA_LITE)
+    return source.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def _table(sheet: Sheet, name: str) -> str:
@@ -142,13 +160,3 @@ def _table(sheet: Sheet, name: str) -> str:
 def _to_html_line(line: str) -> str:
     """Returns a line of the screens' Markdown as HTML: bold words, and line breaks."""
     return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", html.escape(line)).replace("  \n", "<br>")
-
-
-def _as_json(value: object) -> str:
-    """Returns JSON that is safe inside a script element."""
-    return json.dumps(value).replace("<", "\\u003c")
-
-
-def _escape_script(source: str) -> str:
-    """Returns a script that is safe inside a page: its own end tags are escaped."""
-    return source.replace("</script", "<\\/script").replace("<!--", "<\\!--")

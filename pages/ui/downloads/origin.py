@@ -23,20 +23,15 @@ from engine.requests import Request, argv, program
 
 @dataclass(frozen=True)
 class Origin:
-    """The source of a `screen`: the `requests` that measure its results and their `measurements`; `about` (model,
-    precision, task, shots, number of questions, pruning); `subject`: the same in a few words, to name a view of it."""
+    """The source of a `screen`: the `requests` that measure its results and their `measurements`; `about`: model,
+    precision, task, shots, number of questions, pruning; `notes`: what its numbers rest on, such as the texts of a run,
+    as plain text."""
 
     screen: str
     requests: Sequence[Request]
     measurements: Measurements
     about: str
-    subject: str = ""
-
-    @property
-    def view_name(self) -> str:
-        """Returns a name for a view of it, such as "Prune: 33 of 48 heads, demo_outfit"."""
-        subject = self.subject or "".join(self.about.split(" · ")[1:2])  # after the model
-        return f"{self.screen}: {subject}" if subject else self.screen
+    notes: Sequence[str] = ()
 
     @property
     def command(self) -> str:

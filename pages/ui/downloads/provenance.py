@@ -8,9 +8,9 @@ import pandas as pd
 import streamlit as st
 
 from engine.receipts import Measurements, ReceiptSummary, facts, read_receipts
-from pages.ui.page.address import as_written, base_path, screen_path
+from pages.ui.downloads.shipped import offer_here
+from pages.ui.page.address import base_path, link
 from pages.ui.page.runtime import session, store
-from pages.ui.page.saved_views import link_of
 from pages.ui.page.tables import plain
 from pages.ui.page.work import Action, Work, live
 
@@ -19,15 +19,17 @@ LINK = "This view as a link, for anyone who has this app open at the same addres
 
 
 def draw_measured(measurements: Measurements, of: str) -> None:
-    """Draws the receipts of the measurements, and the link; `of` changes with the records read."""
+    """Draws the receipts of the measurements, if there are any, and the link; `of` changes with the records read."""
     action = Action(f"{of} {store().n_puts}", partial(read_receipts, measurements, session()), reads=True)
     work = Work(SLOT, "Receipts", action, 1, while_seen=True)
-    parts = work.value()
+    parts = work.value() if measurements else ()
     if parts is None:
         live([SLOT], work.line, 0.0)
-    else:
+    elif parts:
         st.markdown("\n".join(table(parts)))
         st.caption("  \n".join(lines(parts)))
+        if any(part.n_shipped for part in parts):
+            offer_here(measurements, of)
     st.caption(LINK)
     st.code(permalink(), language=None, wrap_lines=True)
 
@@ -35,7 +37,7 @@ def draw_measured(measurements: Measurements, of: str) -> None:
 def permalink() -> str:
     """Returns the address of this view."""
     address = urlsplit(st.context.url or "")
-    return f"{address.scheme}://{address.netloc}{base_path()}{link_of(screen_path(st.context.url), as_written())}"
+    return f"{address.scheme}://{address.netloc}{base_path()}{link()}"
 
 
 def rows(parts: Sequence[ReceiptSummary]) -> pd.DataFrame:

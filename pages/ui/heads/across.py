@@ -15,7 +15,7 @@ from engine.views.words import percent
 from pages.ui.controls.controls import one_listed, one_of
 from pages.ui.controls.many_tasks import FirstMeasured, choose_tasks, show_failed, survey_line
 from pages.ui.controls.study import Study
-from pages.ui.downloads.footer import closing
+from pages.ui.downloads.actions import draw_actions
 from pages.ui.downloads.origin import Origin, about, of_grid, of_model, tasks_in_words
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.empty import empty_state
@@ -23,7 +23,6 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.heads.map import clicked_on
 from pages.ui.heads.rankings import EVEN, ORDERED, PAPERS, TITLES, RankingReader
 from pages.ui.page.defaults import RANKING_QUESTIONS
-from pages.ui.page.presentation import presenting
 from pages.ui.page.screens import draw_headline
 from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import write
@@ -74,7 +73,7 @@ def draw_across(asks: Study, wait: Callable[[], Target], since_s: float) -> None
     measured: dict[str, Measurement[Any]] = {TITLES[what]: survey(of.target, of.setting, tuple(tasks), what)}
     if of.has_costs:
         measured[ORDERED] = of.costs
-    closing(Origin("Heads", [request], measured, words), sheet)
+    draw_actions(Origin("Heads", [request], measured, words), sheet)
 
 
 def _draw_work(of: RankingReader, since_s: float) -> None:
@@ -109,7 +108,7 @@ def _draw_rankings(of: RankingReader, labels: list[str], noun: str, sheet: Sheet
             picture, key = sheet.add_part(part), f"heads_matrix {measure}"
             assert picture is not None
             draw_chart(picture, key, said, on_select=partial(_clicked, key), selection_mode="pair")
-        if of.has_costs and not known.costs and not presenting():
+        if of.has_costs and not known.costs:
             _draw_costs_work(of, since_s)
 
 

@@ -23,7 +23,6 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.heads.rankings import EVEN
 from pages.ui.heads.scores import ScoreReader
 from pages.ui.page.defaults import RANKING_QUESTIONS
-from pages.ui.page.presentation import presenting
 from pages.ui.page.screens import draw_headline
 from pages.ui.page.tables import plain
 from pages.ui.sections.section import Section, draw_part, draw_section
@@ -65,7 +64,7 @@ def _draw_alone(found: Result, sheet: Sheet) -> None:
     sheet.says.insert(0, view.finding)
     for part in view.parts:
         draw_part(part, "heads_alone", view.finding, sheet)
-    for note in view.notes if not presenting() else ():
+    for note in view.notes:
         st.caption(plain(note))
 
 

@@ -32,7 +32,6 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.heads.map import KEY
 from pages.ui.heads.scores import ScoreReader
 from pages.ui.page.address import current_value
-from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import show_error
 from pages.ui.page.widget_writes import hold
 from pages.ui.page.work import Work, live
@@ -133,14 +132,13 @@ def draw_card(card: HeadCard, sheet: Sheet, since_s: float) -> list[Section]:
     words = describe_head(card.name, card.head, card.reader.induction_scores, card.reader.task, costs, clear)
     st.markdown(words)
     sheet.says.append(words)
-    if not presenting():
-        _draw_buttons(card)
+    _draw_buttons(card)
     looks = head_in_texts(card.reader.target, {READ: built_in()[READ]}, card.head).map(lambda found: found.get(READ))
     section = Section(LOOKS, card.request, card.reader.target, SHOWS, "if short", of=looks, draw=_draw_looks)
     draw_section("heads", section, sheet, since_s)
     if costs:
         _draw_chart(costs_part(costs, clear), "head costs", words, sheet)
-    if card.missing and not presenting():
+    if card.missing:
         live(card.costs_work.watched(), partial(_draw_costs_work, card, len(costs)), since_s)
     return [section]
 

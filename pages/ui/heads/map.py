@@ -19,7 +19,6 @@ from pages.ui.controls.many_tasks import so_far, survey_line
 from pages.ui.figures.drawing import draw_chart
 from pages.ui.figures.sheet import Sheet
 from pages.ui.heads.scores import ScoreReader
-from pages.ui.page.presentation import presenting
 from pages.ui.page.widget_writes import write
 from pages.ui.page.work import live
 from pages.ui.sections.section import MEASURE_HELP
@@ -44,11 +43,10 @@ def draw_map(of: ScoreReader, by: str, head: str, mask: Mask, sheet: Sheet) -> b
         assert picture is not None
         words = "; ".join(f"{row['name']}: {row['text']}" for row in part.first(4))
         draw_chart(picture, f"{MAP} {by}", f"Highest: {words}.", on_select=_clicked_in(by), selection_mode="head")
-        if not presenting():
-            scores, _ = (None, None) if by == INDUCTION else of.found(by)
-            caption = CAPTIONS[by].format(n=0 if scores is None else scores.n)
-            outlined = OUTLINED * (of.induction_scores is not None)
-            st.caption(caption + outlined, help=CLEAR_HELP if by == COST else None)
+        scores, _ = (None, None) if by == INDUCTION else of.found(by)
+        caption = CAPTIONS[by].format(n=0 if scores is None else scores.n)
+        outlined = OUTLINED * (of.induction_scores is not None)
+        st.caption(caption + outlined, help=CLEAR_HELP if by == COST else None)
     return part is not None
 
 

@@ -9,12 +9,12 @@ from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.requests import Request
 from engine.studies.surveys import in_words
-from pages.ui.controls.coloring import COLORINGS, INDUCTION, choose_coloring
+from pages.ui.controls.coloring import INDUCTION, choose_coloring
 from pages.ui.controls.controls import folded
 from pages.ui.controls.many_tasks import show_failed
 from pages.ui.controls.study import Study
 from pages.ui.controls.study_bar import draw_pruned
-from pages.ui.downloads.footer import closing
+from pages.ui.downloads.actions import draw_actions
 from pages.ui.downloads.origin import Origin, about
 from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
@@ -22,7 +22,6 @@ from pages.ui.heads.below import SCORES, draw_alone, draw_folded, draw_scores
 from pages.ui.heads.card import HeadCard, choose_head, draw_card, first_head
 from pages.ui.heads.map import draw_map, draw_missing, map_in_words
 from pages.ui.heads.scores import ScoreReader
-from pages.ui.page.presentation import presenting
 from pages.ui.page.reads import stored_once
 from pages.ui.page.runtime import errors_shown
 from pages.ui.page.streamlit_internals import DeltaGenerator
@@ -58,13 +57,12 @@ def draw_task(asks: Study, target: Target, badge_at: DeltaGenerator, color_at: D
         sections = draw_card(HeadCard(of, head, pruning.typed, below), sheet, since_s) if head else []
     with map_at:
         sections.append(draw_alone(of, map_in_words(of, by), sheet, since_s))
-    if not presenting():  # a slide is one screen, and these are below it
-        sections += draw_folded(of, sheet, since_s)
-        folded(SCORES, "heads_table", partial(draw_scores, of, sheet), in_address=True)
+    sections += draw_folded(of, sheet, since_s)
+    folded(SCORES, "heads_table", partial(draw_scores, of, sheet), in_address=True)
     requests: list[Request] = [*of.requests(by), *(section.request for section in sections)]
     measured = {section.title: section.measured for section in sections} | of.measurements(by)
     words = about(target, in_words(of.task), f"{of.ranking(by).n_scored} train questions", "the full model")
-    closing(Origin("Heads", requests, measured, words, f"{COLORINGS[by].lower()}, {of.task.name}"), sheet)
+    draw_actions(Origin("Heads", requests, measured, words), sheet)
 
 
 def _draw_map(of: ScoreReader, by: str, head: str, mask: Mask, sheet: Sheet, since_s: float) -> None:

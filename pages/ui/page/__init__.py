@@ -1,4 +1,4 @@
-"""Page frame: heading, URL, jobs, presentation mode.
+"""Page frame: heading, URL, jobs.
 
 `runtime`: set-up that all tabs share, and the one place that shows errors
 `screens`: heading and purpose of every screen, in the order of the story
@@ -9,8 +9,6 @@
 `reads`: complete results, kept in memory for all tabs
 `job_words`: how a job stands, in words
 `offers`: a Hub model that is not here: looked up and downloaded with the user's consent
-`saved_views`: saved views: links with a name, in order
-`presentation`: presentation mode, light or dark, and stepping through saved views
 `components`: the app's own components: HTML, with stylesheets and scripts from files
 `base.css`: styles that components share
 `base.js`: functions that components share

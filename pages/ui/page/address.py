@@ -5,7 +5,7 @@ range, an option that does not exist is dropped. One line on the page reports wh
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
@@ -54,6 +54,13 @@ def screen_path(url: str | None) -> str:
     """Returns the path of the screen at `url` below the app's own, such as "/text"; "/" is the first screen."""
     base, path = base_path(), urlsplit(url or "").path
     return path.removeprefix(base) or "/" if path.startswith(f"{base}/") else "/"  # Streamlit trims a path like /x/head
+
+
+def link() -> str:
+    """Returns the link to this view, below the app's own path, such as "/text?text_text=The+ferry"."""
+    kept = {name: [value for value in values if value] for name, values in as_written().items()}
+    query = urlencode({name: values for name, values in kept.items() if values}, doseq=True)
+    return screen_path(st.context.url) + (f"?{query}" if query else "")
 
 
 def as_written() -> dict[str, list[str]]:

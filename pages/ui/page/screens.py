@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from pages.ui.page.presentation import presenting
-from pages.ui.page.streamlit_internals import PAGE_STYLE, SLIDE_STYLE
+from pages.ui.page.streamlit_internals import PAGE_STYLE
 
 APP = "Headroom"
 HEADING = "heading"  # in the session: where it is drawn
+ACTIONS, PRESENT = "actions", "present at"  # in the session: the places of its buttons, of the screen and of the app
 HEADLINE = "headline of "  # in the session, with the file of a screen: the finding in its heading
 CSS = f"<style>{Path(__file__).with_suffix('.css').read_text(encoding='utf-8')}</style>"  # of the heading
 
@@ -104,14 +104,17 @@ def screen_in(file: str) -> Screen:
     return screen
 
 
-def draw_heading(page: st.Page, named: str) -> None:
-    """Draws, first on every screen, its title, purpose or the last finding, and what to try; the browser's tab is named
-    after it. A slide that is `named` has this name as its title instead."""
+def draw_heading(page: st.Page) -> None:
+    """Draws, first on every screen, its title, purpose or the last finding, and what to try, with the places of its
+    buttons next to it; the browser's tab is named after it."""
     screen = screen_of(page)
-    st.session_state[HEADING] = place = st.empty()
-    st.set_page_config(page_title=f"{named or screen.title} · {APP}")
-    line = st.session_state.get(HEADLINE + screen.file) or screen.purpose
-    _draw_heading(place, named or screen.title, line, _action(screen), "heading named" if named else "heading")
+    row = st.container(key="title_row", horizontal=True, gap="small")
+    st.session_state[HEADING] = row.container().empty()
+    look: dict[str, Any] = {"horizontal": True, "width": "content", "gap": "small"}
+    st.session_state[ACTIONS] = row.container(key="title_screen", **look)
+    st.session_state[PRESENT] = row.container(key="title_app", **look)
+    st.set_page_config(page_title=f"{screen.title} · {APP}")
+    _draw_heading(screen, st.session_state.get(HEADLINE + screen.file) or screen.purpose)
 
 
 def draw_headline(file: str, finding: str) -> None:
@@ -120,7 +123,7 @@ def draw_headline(file: str, finding: str) -> None:
         return
     st.session_state[HEADLINE + file] = finding
     screen = screen_in(file)
-    _draw_heading(st.session_state[HEADING], screen.title, finding or screen.purpose, _action(screen))
+    _draw_heading(screen, finding or screen.purpose)
 
 
 def _action(screen: Screen) -> str:
@@ -129,11 +132,11 @@ def _action(screen: Screen) -> str:
     return screen.action_by_name if screen.action_by_name and is_by_name else screen.action
 
 
-def _draw_heading(place: Any, title: str, line: str, action: str, look: str = "heading") -> None:
-    title, line, action = (escape(words) for words in (title, line, action))
-    heading = f'<header class="{look}"><h1>{title}</h1> <p>{line}</p> <p><b>Try:</b> {action}</p></header>'
+def _draw_heading(screen: Screen, line: str) -> None:
+    title, line, action = (escape(words) for words in (screen.title, line, _action(screen)))
+    heading = f'<header class="heading"><h1>{title}</h1> <p>{line}</p> <p><b>Try:</b> {action}</p></header>'
     # In one element: a part that runs alone and says something in a corner (st.toast) would replace a style of its own.
-    place.html(heading + CSS + PAGE_STYLE + (SLIDE_STYLE if presenting() else ""))
+    st.session_state[HEADING].html(heading + CSS + PAGE_STYLE)
 
 
 def _page(screen: Screen, first: bool) -> st.Page:

@@ -19,9 +19,7 @@ from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 from streamlit.runtime.state.query_params import QueryParams
 
 READ_IN = "1.67.0"
-SLIDE = "/* Presentation mode */"  # the line of the stylesheet below which rules apply to slides only
-_CSS = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
-PAGE_STYLE, SLIDE_STYLE = (f"<style>{rules}</style>" for rules in _CSS.split(SLIDE))
+PAGE_STYLE = f"<style>{Path(__file__).with_suffix('.css').read_text(encoding='utf-8')}</style>"
 # The files of pages/, which Streamlit lists until the app has drawn its own navigation, which has sections.
 HIDE_FILES = '[data-testid="stSidebarNav"]:not(:has([data-testid="stNavSectionHeader"])) { visibility: hidden; }'
 PAGE_SCRIPT = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
@@ -88,13 +86,6 @@ def session_id() -> str | None:
 def is_connected(session: str) -> bool:
     """Returns whether a browser shows this session; after a disconnect Streamlit keeps it for a while, inactive."""
     return Runtime.exists() and Runtime.instance().is_active_session(session)
-
-
-def browser_address() -> str:
-    """Returns the address that the browser showed when it asked for this run, without its parameters. `st.context.url`
-    names the page that the server has begun to draw: while a page loads, another one than the click was made on."""
-    run = get_script_run_ctx(suppress_warning=True)
-    return (run.context_info.url if run is not None and run.context_info is not None else "") or ""
 
 
 def is_back_or_forward() -> bool:

@@ -20,7 +20,7 @@ from engine.turns import ASKED
 from pages.ui.page.job_words import LONG_S, cost_in_words, in_words, named, share_done, stopped
 from pages.ui.page.marks import mark
 from pages.ui.page.reads import read_once
-from pages.ui.page.runtime import budget_s, end_run, faults_shown, in_memory, jobs, notes, session, show_error, store
+from pages.ui.page.runtime import budget_s, faults_shown, in_memory, jobs, notes, session, show_error, store
 from pages.ui.page.tables import plain
 
 T = TypeVar("T")
@@ -178,11 +178,6 @@ class Work(Generic[T]):
         jobs().join(self.slot, patience_s)
         job = self.now()
         return job.value if job is not None and job.state == "done" else None
-
-    def required(self, patience_s: float = AT_ONCE_S) -> T:
-        """Returns its result; until then, its progress replaces the rest of the page."""
-        value = self.awaited(patience_s)
-        return value if value is not None else end_run()
 
     def awaited(self, patience_s: float = AT_ONCE_S) -> T | None:
         """Returns its result; until then None, and draws its progress."""

@@ -15,7 +15,7 @@ from engine.models.masks import Mask
 from engine.requests import ExportModel
 from engine.views.pruned import exported_view
 from pages.ui.controls.controls import one_of
-from pages.ui.downloads.footer import draw_command
+from pages.ui.downloads.actions import draw_command
 from pages.ui.downloads.origin import command_line, of_model, of_task
 from pages.ui.page.defaults import SAMPLE
 from pages.ui.page.runtime import session

@@ -19,7 +19,7 @@ from pages.ui.controls.first_views import first_tasks
 from pages.ui.controls.many_tasks import SHOTS_HELP, TASKS_HELP, local_tasks, several
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
 from pages.ui.page.defaults import ORDER, SHOT_COUNTS
-from pages.ui.page.tables import mask_counts, to_csv
+from pages.ui.page.tables import to_csv
 from pages.ui.page.work import live
 from pages.ui.prune import second_model
 from pages.ui.prune.estimates import pruned_in_words
@@ -126,5 +126,4 @@ def _origin(state: PruneState) -> Origin:
     if not x.judged.greedy:
         measurements["Estimates"] = gradients(x.target, x.questions)
     of = about(x.target, tasks_in_words([x.task]), f"{x.questions.n:,} questions", pruned_in_words(x, known, mask))
-    pruned = "" if mask is None else f"{mask_counts(x.shape, mask) or 'full model'}, "
-    return Origin("Prune", [request(x)], measurements, of, pruned + x.task.title)
+    return Origin("Prune", [request(x)], measurements, of)

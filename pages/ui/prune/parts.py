@@ -18,7 +18,6 @@ from pages.ui.controls.task import draw_fault, draw_remarks
 from pages.ui.figures import published
 from pages.ui.page.defaults import AXES, LEVELS
 from pages.ui.page.marks import counts, mark
-from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import plain, whole_percent
 from pages.ui.page.work import Work
 from pages.ui.prune import charts, estimates, head_map, orders, schedule, stories, tables
@@ -161,8 +160,8 @@ def draw_map_of(state: PruneState, mask: Mask | None) -> None:
 
 
 def _draw_links(heads: Sequence[str]) -> None:
-    """Draws links from the first few of these heads to the Heads screen; nothing on a slide."""
-    if not heads or presenting():
+    """Draws links from the first few of these heads to the Heads screen."""
+    if not heads:
         return
     with st.container(horizontal=True, gap="small"):
         for name in heads[:MOST_LINKS]:

@@ -24,7 +24,6 @@ from pages.ui.controls.study import Study, is_to_set, restore
 from pages.ui.page.address import one_among, put_right
 from pages.ui.page.defaults import LEVEL_NOUNS, LEVELS
 from pages.ui.page.marks import mark
-from pages.ui.page.presentation import presenting
 from pages.ui.page.reads import stored_once
 from pages.ui.page.runtime import session, store
 from pages.ui.page.tables import plain
@@ -72,8 +71,7 @@ def choose_story() -> str | None:
     hold(KEY)
     labels = {key: story.label for key, story in STORIES.items()}
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        if not presenting():  # a slide has no buttons
-            st.caption("Try", help=HELP, width="content")
+        st.caption("Try", help=HELP, width="content")
         look: dict[str, Any] = {"format_func": labels.__getitem__, "label_visibility": "collapsed", "width": "content"}
         put_right(KEY, "Story", one_among(labels.values()))
         return st.pills("Stories", list(labels), key=KEY, on_change=_clicked, bind="query-params", **look)
@@ -101,11 +99,9 @@ def apply_story(of: Study) -> None:
 
 
 def draw_story(state: PruneState) -> None:
-    """Draws the open story, and starts its measurement; on a slide without one, what pruning does."""
+    """Draws the open story, and starts its measurement."""
     story = STORIES.get(st.session_state.get(KEY) or "")
     if story is None:
-        if presenting():
-            st.markdown(state.standing.finding)
         return
     with st.container(gap="xxsmall"):
         st.markdown(f":small[**Expect:** {story.expects(task_info(state.x.task.name).needs)}]")

@@ -1,5 +1,5 @@
 """A section of a screen: a request, from "not measured" to its finding, figures and tables. `show` draws the sections
-of a screen, and what is made of them: its slide, its downloads, its commands."""
+of a screen, and what is made of them: its slides, its downloads, its commands."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -12,16 +12,15 @@ import streamlit as st
 from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.requests import Request, Result
-from engine.views.view import Part, View, plain_text
+from engine.views.view import Part, View
 from pages.ui.controls.controls import folded
-from pages.ui.downloads import footer
+from pages.ui.downloads.actions import draw_actions
 from pages.ui.downloads.origin import Origin
 from pages.ui.figures.drawing import draw_chart, draw_table
 from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
-from pages.ui.page.presentation import presenting
 from pages.ui.page.runtime import show_error
-from pages.ui.page.screens import draw_headline, screen_in
+from pages.ui.page.screens import screen_in
 from pages.ui.page.tables import plain
 from pages.ui.page.work import Work, live
 
@@ -73,7 +72,7 @@ def show(file: str, sections: Sequence[Section], about: str) -> None:
     since_s, sheet = time.monotonic(), Sheet()
     opened = [section for section in sections if draw_section(file, section, sheet, since_s)]
     measured = {section.title: section.measured for section in opened}
-    footer.closing(Origin(screen_in(file).title, [section.request for section in opened], measured, about), sheet)
+    draw_actions(Origin(screen_in(file).title, [section.request for section in opened], measured, about), sheet)
 
 
 def draw_section(file: str, section: Section, sheet: Sheet, since_s: float) -> bool:
@@ -113,29 +112,24 @@ def _draw_work(work: Work[Any]) -> None:
 
 
 def _draw_result(file: str, section: Section, result: Result, sheet: Sheet) -> None:
-    """Draws a result, and adds it to the sheet: its finding (on a slide in the heading), each line of parts, and its
-    notes."""
+    """Draws a result, and adds it to the sheet: its finding, each line of parts, and its notes."""
     view = result.view
     if view.finding:
-        sheet.says.append(view.finding)
-    if view.finding and presenting():
-        draw_headline(file, plain_text(view.finding))
-    elif view.finding:
+        sheet.add_view(view)
         st.markdown(f"#### {view.finding}" if len(sheet.says) == 1 else view.finding)
     for line in _lines(view):
         for part, at in zip(line, st.columns([part.width for part in line], gap="large"), strict=True):
             with at:
                 draw_part(part, f"{section.key} {part.title}", view.finding, sheet)
-    for note in view.notes if not presenting() else ():
+    for note in view.notes:
         sheet.says.append(plain(note))
         st.text(note)
 
 
 def _lines(view: View) -> list[list[Part]]:
-    """The parts with rows, as many in each line as have room; on a slide the first ones alone."""
+    """The parts with rows, as many in each line as have room."""
     lines: list[list[Part]] = []
-    parts = [part for part in view.parts if part.rows]
-    for part in parts[: view.on_slide] if presenting() else parts:
+    for part in [part for part in view.parts if part.rows]:
         if not lines or sum(each.width for each in lines[-1]) + part.width > 1:
             lines.append([])
         lines[-1].append(part)
@@ -152,8 +146,7 @@ def draw_part(part: Part, key: str, finding: str, sheet: Sheet) -> None:
     draw_chart(picture, f"chart {key}", f"{part.title}. {part.caption or finding}")
     if part.caption:
         st.caption(part.caption)
-    if not presenting():
-        folded("Table", f"table {key}", partial(draw_table_of, part))
+    folded("Table", f"table {key}", partial(draw_table_of, part))
 
 
 def draw_table_of(part: Part) -> None:

@@ -28,7 +28,6 @@ from pages.ui.downloads.origin import Origin, of_model, ranking_part
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.token_text import written_on
-from pages.ui.page.presentation import presenting
 from pages.ui.page.tables import number, plain, visible
 from pages.ui.sections.section import Section, draw_part, draw_section
 from pages.ui.text import tables
@@ -91,7 +90,8 @@ def draw_below(view: TextView) -> tuple[Origin, Sheet]:
     frame, token = tables.token_frame(full, pruned), int(view.asked[0] or 0) - 1
     read = Read(x, side, full, pruned, token if 0 <= token < len(full) else None)
     sheet = Sheet({"Text": partial(tables.tinted_text, frame, full, FULL_NATS)}, {"Losses by token": frame})
-    sheet.says.append(tables.finding(full, pruned, view.without(side))[0])
+    finding = tables.finding(full, pruned, view.without(side))[0]
+    sheet.says, sheet.views = [finding], {finding: [*sheet.pictures]}
     requests: list[Request] = [x.request(side)]
     measured: dict[str, Measurement[Any]] = {"Full model": x.losses(x.full), "Pruned model": x.losses(side)}
     measured |= ranking_part(side.target, x.pruning, x.data_dir)
@@ -99,10 +99,10 @@ def draw_below(view: TextView) -> tuple[Origin, Sheet]:
         heads = ",".join(names_of(x.heads))
         requests.append(MeasureAttention(**of_model(side.target), **x.named, heads=heads, out="attention.csv"))
         measured["Attention"], sheet.tables["Attention"] = view.wanted, partial(attention_file, ".csv", *view.looks)
-    for section in () if presenting() else _draw_sections(read, frame, sheet, view.run.since_s):
+    for section in _draw_sections(read, frame, sheet, view.run.since_s):
         requests.append(section.request)
         measured[section.title] = section.measured
-    return Origin("Text", requests, measured, x.in_words(side, full.n_total), f"{x.name}, {side.name}"), sheet
+    return Origin("Text", requests, measured, x.in_words(side, full.n_total)), sheet
 
 
 def _draw_sections(read: Read, frame: pd.DataFrame, sheet: Sheet, since_s: float) -> list[Section]:
