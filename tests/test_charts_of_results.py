@@ -63,7 +63,7 @@ DRAWN = {
 }
 WITHOUT = {
     "CheckPublished", "ReportHead", "ExportModel", "TrainModel", "ManageStore",
-    "ListTasks", "ListModels", "Diagnose", "ShowFindings",
+    "ListTasks", "ListModels", "Diagnose", "ShowFindings", "JudgeRuns",
 }  # fmt: skip
 OF_VECTORS = "SwitchTaskOn"
 

@@ -16,7 +16,7 @@ as a program
 `patches`: `PatchPrompts`
 `corpus`: `ReadCorpus`
 `pruned`: `ExportModel`, `MeasureSpeed`, `MeasurePerplexity`
-`training`: `TrainModel`, `MeasureTrajectory`
+`training`: `TrainModel`, `MeasureTrajectory`, `JudgeRuns`
 `store`: `ManageStore`, `ListTasks`, `ListModels`
 `doctor`: `Diagnose`
 """
@@ -37,13 +37,13 @@ from engine.requests.scores import CompareCriteria, ScoreImportance, ScoreInduct
 from engine.requests.store import ListModels, ListTasks, ManageStore
 from engine.requests.studies import Correlate, Sweep
 from engine.requests.texts import AttributeHeads, ContinuePrompt, MeasureAttention, MeasureLens, MeasureLosses
-from engine.requests.training import MeasureTrajectory, TrainModel
+from engine.requests.training import JudgeRuns, MeasureTrajectory, TrainModel
 from engine.requests.vectors import SwitchTaskOn
 
 REQUESTS: tuple[type[Request], ...] = (
     Evaluate, ScoreImportance, ScoreInduction, ScoreLayers, AblateHeads, CheckPublished, MeasureLosses, AttributeHeads,
     ContinuePrompt, MeasureAttention, MeasureLens, IdealizeHeads, MeasurePerplexity, ReportHead, Correlate, Sweep,
-    ExportModel, MeasureSpeed, CompareCriteria,
-    CompareMechanisms, SwitchTaskOn, PatchPrompts, ReadCorpus, TrainModel, MeasureTrajectory, ManageStore, ListTasks,
+    ExportModel, MeasureSpeed, CompareCriteria, CompareMechanisms, SwitchTaskOn, PatchPrompts, ReadCorpus, TrainModel,
+    MeasureTrajectory, JudgeRuns, ManageStore, ListTasks,
     ListModels, Diagnose, ShowFindings,
 )  # fmt: skip

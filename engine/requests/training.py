@@ -1,9 +1,9 @@
-"""Small models that learn: `TrainModel`, and `MeasureTrajectory`, what was learnt at every snapshot."""
+"""Small models that learn: `TrainModel`, `MeasureTrajectory`, what was learned at every snapshot, and `JudgeRuns`."""
 
 import argparse
 import os
 import time
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,14 +11,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine.checkpoints.names import SHIPPED
+from engine.demo import runs_folder
 from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
 from engine.models.session import Session, Target
 from engine.progress import TimeLeft
+from engine.requests.accuracy import Evaluate
 from engine.requests.base import MOST, MOST_SEED, MOST_THREADS, Request, RequestRun, Result
 from engine.requests.fields import choice, flag, names_of, number, output, path, string, switch
 from engine.requests.output import TABLES, file_of, table_file
 from engine.requests.texts import read_text
+from engine.training.findings import findings
 from engine.training.measuring import (
     N_ABLATED,
     N_ABLATED_TEXTS,
@@ -32,6 +35,7 @@ from engine.training.measuring import (
 from engine.training.phase_change import window
 from engine.training.recipe import FEWEST_VOCABULARY, MAX_TOKENS, RECIPES, Recipe
 from engine.training.trajectory import Trajectory, decode, encode, series_of
+from engine.views.sweep import training_view
 from engine.views.training import run_view, trajectory_view
 
 POSITIONS = ("rotary", "shortformer")
@@ -246,6 +250,34 @@ class MeasureTrajectory(Request):
         )  # fmt: skip
         series = series_of(said, self.step_tokens)
         return run.value(trajectory(target_at(run.session, series), series, plan))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeRuns(Request):
+    """Judge the claims of the paper on induction heads about training, by runs. The value is their Statements."""
+
+    command: ClassVar[str] = "judge"
+    group: ClassVar[str] = "Training"
+
+    runs: str | None = string(
+        None, "comma-separated files written by trajectory --record (default: the runs that come with Headroom)"
+    )
+
+    def target(self, session: Session) -> Target:
+        return Evaluate(task="demo_copy").target(session)  # of the included model, as it measures none
+
+    def measure(self, run: RequestRun) -> Result:
+        files = [each.strip() for each in self.runs.split(",")] if self.runs else shipped_records()
+        runs = [_record(file) for file in files]
+        found = findings(runs)
+        names = [each.name for each in runs]
+        fields = {"runs": names, "statements": [asdict(each) for each in found]}
+        return Result(found, fields, training_view(found, names))
+
+
+def shipped_records() -> list[str]:
+    """The files of the runs that come with Headroom."""
+    return [str(file) for file in sorted(runs_folder().glob(f"*{RECORD}"))]
 
 
 def _record(file: str) -> Trajectory:

@@ -131,6 +131,8 @@ def _never(run: _Run) -> Judgment:
     best, change = run.held.best("prefix_matching"), float(run.held.icl[-1] - run.held.icl[0])
     if np.isnan(best).all():
         return None, "heads were not measured"
+    if math.isnan(change):
+        return None, "it reads no text"
     words = f"best prefix matching at most {np.nanmax(best):.2f}, in-context gain {-change:+.2f} nats in all"
     return bool(np.nanmax(best) < LITTLE and change > -SMALL), f"{words} by {run.m_tokens:.1f} M tokens"
 

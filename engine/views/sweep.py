@@ -213,14 +213,22 @@ def describe_cliff(at: float, to: float, points: float) -> str:
 
 def statements_view(found: Sequence[Statement], failed: Mapping[TaskSpec, str], folder: str = "") -> View:
     """Which statements of the paper hold for this model; `folder`: where the tables and the report are."""
+    where = [f"Tables, figures and report.html are in {folder}"] if folder else []
+    return _judged(found, "the paper", "This model", [*where, *_not_measured(failed)])
+
+
+def training_view(found: Sequence[Statement], runs: Sequence[str]) -> View:
+    """Which statements of Olsson et al. on training hold for these runs."""
+    return _judged(found, "Olsson et al.", "These runs", [f"{counted(len(runs), 'run')}: {', '.join(runs)}"])
+
+
+def _judged(found: Sequence[Statement], paper: str, here: str, notes: Sequence[str]) -> View:
     n_hold, n = (
         sum(each.verdict in verdicts for each in found) for verdicts in (("holds",), ("holds", "does not hold"))
     )
-    finding = f"**{n_hold} of {counted(n, 'measured statement')} of the paper hold here.**"
-    columns = {"verdict": Column("Verdict"), "text": Column("Statement"), "ours": Column("This model")}
-    where = [f"Tables, figures and report.html are in {folder}"] if folder else []
-    rows = [asdict(each) for each in found]
-    return View(finding, [Part("Statements", rows, columns)], [*where, *_not_measured(failed)])
+    finding = f"**{n_hold} of {counted(n, 'measured statement')} of {paper} hold here.**"
+    columns = {"verdict": Column("Verdict"), "text": Column("Statement"), "ours": Column(here)}
+    return View(finding, [Part("Statements", [asdict(each) for each in found], columns)], notes)
 
 
 AREAS = {

@@ -5,7 +5,7 @@ import ast
 import contextlib
 import io
 import json
-from dataclasses import MISSING
+from dataclasses import MISSING, asdict
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -25,6 +25,8 @@ from engine.requests import REQUESTS, Evaluate, ReportHead, ScoreImportance, Sco
 from engine.requests.fields import option_name, options
 from engine.requests.output import file_of, to_json
 from engine.requests.running import Result
+from engine.requests.training import shipped_records
+from engine.training.findings import findings
 from engine.training.trajectory import decode
 from engine.views.view import text_view
 from tests.cli.conftest import refused
@@ -235,3 +237,16 @@ def test_a_record_of_a_trajectory_is_read_and_nothing_is_measured(cli, told, tmp
     refused(cli("trajectory", tmp_path / "none.safetensors"), 1, "cannot read", "No such file")
     (tmp_path / "other.safetensors").write_bytes(b"no record")
     refused(cli("trajectory", tmp_path / "other.safetensors"), 1, "not a trajectory file")
+
+
+def test_statements_on_training_are_judged_by_records(cli, told, tmp_path):
+    records = [demo.runs_folder() / f"{name}.safetensors" for name in ("smeared", "two-layers")]
+    judged = told("judge", "--runs", f"{records[0]}, {records[1]}")
+    assert judged["runs"] == ["smeared", "two-layers"]
+    found = findings([decode(file.read_bytes()) for file in records])
+    assert judged["statements"] == [asdict(each) for each in found]
+    assert {each.verdict for each in found} == {"holds", "not measured"}
+    code, printed, _ = cli("judge", "--runs", records[0])
+    assert code == 0 and "of Olsson et al. hold here" in printed
+    assert len(shipped_records()) == 20
+    refused(cli("judge", "--runs", tmp_path / "none.safetensors"), 1, "cannot read", "No such file")

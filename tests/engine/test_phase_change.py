@@ -257,6 +257,8 @@ def test_what_was_not_measured_is_not_judged():
     bare = replace(run, heads={}, ablated=np.zeros(0, np.int64), token_losses=np.zeros((41, 0), np.float32))
     found = verdicts([bare])
     assert {name for name, verdict in found.items() if verdict != "not measured"} == {"share", "convex", "law"}
+    one = made_run(n_layers=1, depth=0)
+    assert told([replace(one, icl=np.full(41, np.nan))])["plain"].verdict == "not measured", "it reads no text"
 
 
 def test_runs_with_repeats_count_and_are_told_apart():
