@@ -23,11 +23,11 @@ from streamlit.util import calc_hash
 
 from engine.progress import Progress
 from engine.slots import Job
-from pages.ui.controls import many_tasks
+from pages.ui.controls import many_tasks, offers
 from pages.ui.downloads import actions
 from pages.ui.downloads.origin import executable
 from pages.ui.figures import charts
-from pages.ui.page import offers, runtime
+from pages.ui.page import runtime
 from pages.ui.page.screens import STORY
 from pages.ui.page.streamlit_internals import is_connected, session_id
 from pages.ui.prune.figure import HELP

@@ -5,7 +5,8 @@ import pytest
 
 from engine.checkpoints.conversion import conversions_folder, converted
 from engine.models.loading import LoadSpec
-from pages.ui.page import offers, runtime
+from pages.ui.controls import offers
+from pages.ui.page import runtime
 from tests.engine.fixtures import family_folder
 from tests.engine.gguf_files import write_gguf
 from tests.pages.conftest import WAIT_S, button, command_of, figure, said, settled

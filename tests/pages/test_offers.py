@@ -7,9 +7,9 @@ import pytest
 
 from engine.checkpoints import hub
 from engine.errors import HeadroomError
-from pages.ui.page import offers
+from pages.ui.controls import offers
 from tests import hub_stand_in as stand_in
-from tests.pages.conftest import MEASURING, WAIT_S, button, figure, level, said, settled, slide
+from tests.pages.conftest import MEASURING, WAIT_S, button, command_of, figure, level, said, settled, slide
 
 TINY = "someone/tiny"
 
@@ -79,7 +79,7 @@ def test_two_clicks_bring_the_model(open_app, served):
     offers.downloads().join(f"{TINY}@step1000", WAIT_S)
     settled(at)
     assert figure(at)[0].endswith("%") and not hub.is_away(f"{TINY}@step1000") and hub.is_away(TINY)
-    assert f"--model {TINY}@step1000" in at.code[0].value
+    assert f"--model {TINY}@step1000" in command_of(at)
 
 
 def test_what_went_wrong_is_said_and_can_be_tried_again(open_app, served):

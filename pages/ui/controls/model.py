@@ -23,8 +23,8 @@ from engine.models.session import Target, target_of
 from engine.placement.placement import offered_config
 from engine.training.folders import Run, opened
 from pages.ui.controls.controls import with_own
+from pages.ui.controls.offers import is_here, offered
 from pages.ui.controls.study import STUDY, Study, restore
-from pages.ui.page.offers import is_here, offered
 from pages.ui.page.runtime import end_run, in_memory, session, show_error, store
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain

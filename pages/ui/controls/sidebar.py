@@ -4,9 +4,9 @@ import streamlit as st
 
 from engine.memory import resident_bytes
 from engine.progress import in_time
+from pages.ui.controls.offers import under_way
 from pages.ui.page.job_words import share_done
 from pages.ui.page.marks import mark
-from pages.ui.page.offers import under_way
 from pages.ui.page.runtime import session, store, trainings
 from pages.ui.page.tables import plain, whole_percent
 

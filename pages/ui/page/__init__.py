@@ -8,7 +8,6 @@
 `work`: jobs on screen: progress, a cancel button, a fragment that redraws itself
 `reads`: complete results, kept in memory for all tabs
 `job_words`: how a job stands, in words
-`offers`: a Hub model that is not here: looked up and downloaded with the user's consent
 `components`: the app's own components: HTML, with stylesheets and scripts from files
 `base.css`: styles that components share
 `base.js`: functions that components share
