@@ -110,7 +110,8 @@ def test_the_card_is_of_stored_results(open_screen, tiny_opt):
     session = runtime.session()
     found = induction(session.target(LoadSpec(str(tiny_opt), "fp32"))).stored(session)
     assert table["score"].tolist() == pytest.approx(found.mean["prefix_matching"].ravel().tolist())
-    assert table["dot"].tolist() == (found.copying_share > found.chance).ravel().tolist()
+    copies = found.copying_share - 2 * found.copying_share_error > found.chance  # clearly, as the card says
+    assert table["dot"].tolist() == copies.ravel().tolist()
     assert "prefix matching" in said(at)
 
 
@@ -276,10 +277,12 @@ def test_the_study_stays_from_screen_to_screen(open_app):
     at = open_app(order="random", heads="25", mask="F1")
     [badge] = badges(at)
     assert "2 of 8 heads, 1 of 2 FFNs" in badge
+    at.segmented_control(key="colors").set_value("induction")
     for name in ("text", "heads"):
         go_to(at, name)
         assert badges(at) == [badge], name
         assert at.number_input(key="heads").value == 25 and at.text_input(key="mask").value == "F1"
+    assert at.segmented_control(key="colors").value == "induction"
     go_to(go_to(at, "bench"), "prune")
     assert badges(at) == [badge] and at.number_input(key="heads").value == 25
     press(go_to(at, "text"), "Restore")

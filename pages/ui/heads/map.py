@@ -28,7 +28,7 @@ MAP, N_NAMED = "heads_map", 3
 CAPTIONS = {
     COST: "Points lost without it; numbers where the loss is clear. Click a head.",
     ESTIMATE: "Score of the pruning order from {n} train questions, no unit. Click a head.",
-    INDUCTION: "Attention to what followed an earlier copy, share. A dot: it copies. Click a head.",
+    INDUCTION: "Attention to what followed an earlier copy, share. A dot: it clearly copies. Click a head.",
 }
 CLEAR_HELP = "Clear: by McNemar's exact test, 5% for all heads and FFNs together by Holm's correction."
 OUTLINED = " Outlined: induction heads."
@@ -66,7 +66,7 @@ def read_map(of: ScoreReader, by: str, head: str, mask: Mask) -> Part | None:
         if known is None:
             return None
         heads = Scores("prefix matching", 0, np.nan_to_num(known.mean["prefix_matching"]))
-        marks = MapMarks(head, mask, outlined, known.copying_share > known.chance)
+        marks = MapMarks(head, mask, outlined, (known.copying_share > known.chance) & ~known.copies_hardly)
         return map_part("Prefix matching", (SHARE, SHARE), (heads, None), marks, "head")
     heads, ffns = of.found(by)
     if heads is None:
