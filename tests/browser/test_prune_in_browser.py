@@ -70,7 +70,7 @@ def test_a_picture_and_a_table_are_saved(page, address):
     page.goto(f"{address}/?precision=fp32&limit=32&order=random&heads=50")
     await_mark(page, "curve", "estimated")  # last, and the page is drawn once more
     settled_figure(page, heads=n_at(50), questions=32)
-    wanted = {"heads.png": b"\x89PNG", "curve.svg": b"<svg", "questions-and-choices.csv": b"ques"}
+    wanted = {"heads-and-ffns.png": b"\x89PNG", "curve.svg": b"<svg", "questions-and-choices.csv": b"ques"}
     for name, start in wanted.items():
         file = keyed(page, f"download {name}").get_by_role("button")
         if not file.is_visible():

@@ -26,5 +26,5 @@ def literals(file):
 
 def test_captions_are_short():
     found = [(file.name, text) for file in sorted(REPOSITORY.glob("pages/**/*.py")) for text in literals(file)]
-    assert len([text for _, text in found if text]) > 30
+    assert len([text for _, text in found if text]) > 20
     assert [each for each in found if len(each[1].replace("**", "")) > LONGEST] == []

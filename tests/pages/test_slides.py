@@ -43,7 +43,7 @@ def test_a_screen_becomes_a_slide_with_its_finding_and_the_data_of_its_charts(op
     assert figure(at)[0] in slide.title and "3 of 8 heads" in slide.about and "boats" in slide.about
     assert slide.link.startswith("/?") and "heads=40" in slide.link
     drawn = [json.loads(each) for each in slide.charts]
-    assert [each["title"]["text"] for each in drawn] == ["Curve", "Heads"]
+    assert [each["title"]["text"] for each in drawn] == ["Curve", "Heads and FFNs"]
     for each in drawn:
         assert each["datasets"] == sheets[-1].picture(each["title"]["text"]).datasets, "the numbers of the screen"
 

@@ -36,7 +36,8 @@ def draw():
     from pages.ui.page.runtime import session
     from pages.ui.sections.section import Section, show
 
-    st.session_state["heading"] = st.empty()  # which app.py draws
+    st.session_state["heading"] = st.empty()  # which app.py draws, and the place next to it
+    st.session_state["actions"] = st.container()
     request = request_of(parser().parse_args(shlex.split(st.query_params["command"])))
     show("bench", [Section("It", request, request.target(session()), "", "at once")], "a model")
 
