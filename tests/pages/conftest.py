@@ -303,9 +303,9 @@ def second_figure(at):
 
 
 def under_figure(at):
-    """What stands under the large figure, after the badge of the pruned parts and the story, which are in smaller type
-    and first, and in its help, without what is always in that."""
-    below = next(each for each in at.main.markdown if "badge[" not in each.value and ":small[" not in each.value)
+    """What stands under the large figure, after the badge of the pruned parts, and in its help, without what is always
+    in that."""
+    below = next(each for each in at.main.markdown if "badge[" not in each.value)
     return f"{below.value}  \n{below.help.removesuffix(HELP)}"
 
 

@@ -81,6 +81,7 @@ def test_the_curve_runs_over_layers_and_a_hand_that_moves_measures_nothing(measu
     points = frames_of(at)[0]["points"].to_dict("records")
     assert [row["level"] for row in points] == [level / 10 for level in range(11)]
     assert {row["pruned"] for row in points} == {"0 heads, 0 FFNs", "4 heads, 1 FFN", "8 heads, 2 FFNs"}
+    choose_story(at, None)  # it stands above the figure
     settled(slide(at, "layers", 50))
     before, puts = worker_state(), frame.store().n_puts
     slide(at, "layers", 100, moving=True).run()

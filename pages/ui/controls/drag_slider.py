@@ -21,7 +21,7 @@ HTML = """
 <div class="level">
   <div class="words"><label for="range"></label><button class="help quiet" type="button" tabindex="-1">?</button></div>
   <div class="tip framed" id="tip" role="tooltip"></div>
-  <div class="controls">
+  <div class="controls" role="group">
     <div class="track">
       <output for="range"></output>
       <input id="range" type="range" min="0" max="100" aria-describedby="tip">

@@ -35,6 +35,7 @@ NOTEBOOK = ("ipynb", "application/x-ipynb+json")
 SVG, PNG, CSV = ("svg", "image/svg+xml"), ("png", "image/png"), ("csv", "text/csv")
 HTML = ("html", "text/html")
 N_ROWS, N_COLUMNS = 12, 6  # of a table on a slide
+ADDED = "slide added"  # in the session: the number of the slide just added
 
 
 def draw_actions(origin: Origin, sheet: Sheet) -> None:
@@ -64,6 +65,8 @@ def _draw(files: ScreenFiles, link: str) -> None:
             chosen = [each for each in found if st.button(plain(each), key=f"add_slide {each}", type="tertiary")]
     for title in chosen:
         _add(make_slide(files, title, found[title], link))
+    if number := st.session_state.pop(ADDED, None):
+        mark("slide", "added", number=number)
 
 
 def _add(slide: Slide) -> None:
@@ -76,7 +79,9 @@ def _add(slide: Slide) -> None:
         known = (*known, slide)
         slides.save(known, store())
     st.toast(f"Slide {len(known)}: {plain(slide.title)}", icon=":material/slideshow:")
-    mark("slide", "added", number=len(known))
+    st.session_state[ADDED] = len(known)
+    if len(known) == 1:
+        st.rerun()  # draws Present, which is not in this fragment
 
 
 def make_slide(files: ScreenFiles, title: str, names: Sequence[str], link: str) -> Slide:

@@ -14,7 +14,6 @@ from pages.ui.page.screens import PRESENT
 from pages.ui.page.streamlit_internals import PAGE_SCRIPT
 
 HELP = "Shows the slides. Arrow keys step, 1 to 9 open one; Escape ends. Export saves them as one file."
-NONE = "There are no slides yet: press Add slide on a screen."
 STAGE = "stage"
 _COMPONENT = component(
     "headroom_stage", html="<i></i>", js=PAGE_SCRIPT + Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
@@ -25,18 +24,16 @@ OPENED = "talks opened"  # in the session: how many
 
 @st.fragment
 def _draw() -> None:
-    if st.button("Present", key="present", icon=":material/slideshow:", type="tertiary", help=HELP):
-        known = slides.saved(store())
-        if known:
-            number = st.session_state[OPENED] = st.session_state.get(OPENED, 0) + 1
-            st.session_state[TALK] = {"talk": to_talk(known).decode(), "number": number, "base": base_path()}
-        else:
-            st.toast(NONE, icon=":material/slideshow:")
+    look: dict[str, Any] = {"icon": ":material/slideshow:", "type": "tertiary", "help": HELP}
+    if slides.are_saved(store()) and st.button("Present", key="present", **look):
+        number = st.session_state[OPENED] = st.session_state.get(OPENED, 0) + 1
+        talk = to_talk(slides.saved(store())).decode()
+        st.session_state[TALK] = {"talk": talk, "number": number, "base": base_path()}
     _COMPONENT(key=STAGE, data=st.session_state.get(TALK, {}), on_remove_change=_remove, on_opened_change=_forget)
 
 
 def draw_present() -> None:
-    """Draws the button in the heading."""
+    """Draws the button in the heading, once there is a slide."""
     with st.session_state[PRESENT]:
         _draw()
 

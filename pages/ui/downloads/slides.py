@@ -38,6 +38,11 @@ def saved(store: Store) -> tuple[Slide, ...]:
         return ()  # written by another version
 
 
+def are_saved(store: Store) -> bool:
+    """Returns whether there is a slide."""
+    return store.get(KEY) not in (None, b"[]")
+
+
 def save(slides: Sequence[Slide], store: Store) -> bool:
     """Saves these slides in this order; returns False if they are in memory only."""
     return store.put(KEY, json.dumps([asdict(slide) for slide in slides]).encode())

@@ -12,9 +12,10 @@ from engine.accuracy.evaluation import Answers
 from engine.accuracy.harness_logs import harness_answers
 from engine.errors import HeadroomError
 from engine.questions.requests import Question
-from engine.views.questions import Second, choices, question_frame, with_harness
+from engine.views.questions import Second, choices, prompt_of, question_frame, with_harness
 from pages.ui.controls.controls import one_of
 from pages.ui.controls.study import study
+from pages.ui.controls.texts import open_text
 from pages.ui.figures.drawing import draw_table
 from pages.ui.page.address import MOST, number_field
 from pages.ui.page.runtime import show_error
@@ -26,6 +27,7 @@ from pages.ui.prune.experiment import AnswersSoFar, Experiment
 SHOWN = {"all": "All", "lost": "Lost", "gained": "Gained"}
 BETWEEN = {"first": "Only the first", "second": "Only the second"}  # of two models
 OTHERWISE = {"harness": "Not as lm-eval"}
+TEXT_HELP = "Opens the Text screen at this question and its answer: what the pruned model loses, word by word."
 SHOWN_HELP = (
     "Lost: the full model was right and the pruned one is wrong. Gained: the other way round. Of two models that are "
     "compared, those that only one of them answers. Not as lm-eval: the full model's answer is another than in its log."
@@ -134,6 +136,9 @@ def _draw_one(x: Experiment, measured: AnswersSoFar, at: int) -> None:
                   for score, answers in zip(scores, (full, pruned), strict=True)]  # fmt: skip
         rows.append(f"| {plain(name)} | {'right' if choice in question.golds else ''} | {' | '.join(marked)} |")
     st.markdown("\n".join(rows), help="Log-likelihoods; each model's answer is bold.")
+    look: dict[str, Any] = {"icon": ":material/notes:", "type": "tertiary", "help": TEXT_HELP}
+    if st.button("Read it in Text", key="question in text", **look):
+        open_text(f"A question of {x.task.title}", prompt_of(question) + question.continuations[gold].rstrip())
 
 
 def _describe_prefix(x: Experiment, full: Answers, at: int) -> str:
