@@ -17,6 +17,7 @@ from tests.pages.conftest import (
     level,
     press,
     program_of,
+    said,
     same_on_the_command_line,
     sent,
     settled,
@@ -86,5 +87,5 @@ def test_the_curve_runs_over_layers_and_a_hand_that_moves_measures_nothing(measu
     before, puts = worker_state(), frame.store().n_puts
     slide(at, "layers", 100, moving=True).run()
     assert not at.exception and worker_state() == before and frame.store().n_puts == puts
-    assert figure(at)[1] == "measured before" and "(2 layers dropped)" in under_figure(at)
+    assert figure(at)[1] == "measured before" and "(2 layers dropped)" in said(at)
     assert "· measured" in sent(at, "layers")["texts"]["100"]
