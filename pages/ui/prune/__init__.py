@@ -6,7 +6,7 @@
 `second_model`: the second model at the same levels, on the same questions
 `state`: what one run of the screen knows
 `schedule`: what it measures by itself, one step after the other
-`layout`: where each part stands, and what draws it, with and without a hand
+`layout`: where each part stands, and what draws it, at rest and in a drag
 `parts`: figure, curve and map at rest, and the measurements still missing
 `drag`: the same while the slider moves
 `figure`: an accuracy as one large figure

@@ -1,4 +1,4 @@
-"""The Prune screen under the hand: while a slider moves, an estimate stands in for each part, and nothing is read."""
+"""The Prune screen while its slider moves: an estimate stands in for each part, and nothing is read or measured."""
 
 import streamlit as st
 
@@ -16,18 +16,18 @@ from pages.ui.prune.state import PruneState
 
 
 def is_dragged() -> bool:
-    """Returns whether the drawn slider is under the hand."""
+    """Returns whether the drawn slider moves."""
     return hand(drawn_axis()).moving
 
 
-def at_hand(state: PruneState) -> Experiment:
+def at_slider(state: PruneState) -> Experiment:
     """Returns the experiment at the slider's position."""
     return state.x.at(state.axis, hand(state.axis).permille)
 
 
 def draw_figure(state: PruneState) -> None:
-    """Draws the accuracy at the hand: measured before, or estimated."""
-    x = at_hand(state)
+    """Draws the accuracy at the slider: measured before, or estimated."""
+    x = at_slider(state)
     level = x.pruning.level(state.axis)
     mask = x.mask(state.known)
     what = estimates.pruned_in_words(x, state.known, mask)
@@ -36,13 +36,13 @@ def draw_figure(state: PruneState) -> None:
 
 
 def draw_badge(state: PruneState) -> None:
-    """Draws what is pruned at the hand, as a badge."""
-    draw_pruned(st.container(), state.x.shape, at_hand(state).mask(state.known))
+    """Draws what is pruned at the slider, as a badge."""
+    draw_pruned(st.container(), state.x.shape, at_slider(state).mask(state.known))
 
 
 def draw_curve(state: PruneState) -> None:
-    """Draws the curve, with the position of the hand: measured before, or estimated."""
-    level = at_hand(state).pruning.level(state.axis)
+    """Draws the curve, with the position of the slider: measured before, or estimated."""
+    level = at_slider(state).pruning.level(state.axis)
     points = state.points
     now, hollow = points[points["level"] == level / 1000], charts.NONE
     if now.empty:
@@ -51,14 +51,14 @@ def draw_curve(state: PruneState) -> None:
 
 
 def draw_map(state: PruneState) -> None:
-    """Draws what is pruned at the hand."""
-    draw_map_of(state, at_hand(state).mask(state.known))
+    """Draws what is pruned at the slider."""
+    draw_map_of(state, at_slider(state).mask(state.known))
 
 
 def draw_question(state: PruneState) -> None:
     """Draws the question of the level before, dimmed."""
     with st.container(key="outdated_example"):
-        draw_example(state.x, state.measured)
+        draw_example(state.x, state.answers)
 
 
 def draw_second(state: PruneState) -> None:

@@ -1,4 +1,4 @@
-"""The Prune screen from its slider to its map: where each part stands, and what draws it, with and without a hand."""
+"""The Prune screen from its slider to its map: where each part stands, and what draws it, at rest and in a drag."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -45,7 +45,7 @@ PARTS = (  # the figure before all else: otherwise it would be queued after othe
     PagePart("badge", parts.draw_badge, drag.draw_badge),
     PagePart("second", second_model.draw, drag.draw_second, (SECOND, ACCURACY)),
     PagePart("example", parts.draw_question, drag.draw_question),
-    PagePart("told", stories.draw_story, stories.draw_story, stories.SLOTS),
+    PagePart("story", stories.draw_story, stories.draw_story, stories.SLOTS),
     # apart from the figure: a chart takes long to build, and the worker would wait for it
     PagePart("curve", parts.draw_curve, drag.draw_curve, FOLLOWED),
     PagePart("map", parts.draw_map, drag.draw_map),
@@ -88,7 +88,7 @@ def _places() -> dict[str, DeltaGenerator]:
     heads, question = st.columns(MAP_EXAMPLE, gap="large")
     keys = {"figure": figure, "curve": curve, "map": heads}
     at = {name: each.container(key=f"follows_hand_{name}") for name, each in keys.items()}
-    at |= {"slider": slider, "badge": badge, "setting": setting, "told": told, "second": figure.container()}
+    at |= {"slider": slider, "badge": badge, "setting": setting, "story": told, "second": figure.container()}
     return at | {"waiting": curve, "example": question.container(key="prune_example")}  # hidden on a slide
 
 

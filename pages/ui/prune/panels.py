@@ -39,12 +39,12 @@ SPEED_SHOWS = "Tokens a second of a prompt and after it, full and pruned in turn
 def draw_panels(state: PruneState) -> Origin:
     """Draws the panels, adds what the screen says to its sheet, and returns the source of its numbers."""
     sheet, second = state.sheet, state.second_model
-    of_second = None if second is None else (second.second, second.measured.pruned)
+    of_second = None if second is None else (second.second, second.answers.pruned)
     opened = [
         _panel("Other tasks and shots", "prune_others", partial(_draw_other_tasks, state)),
         _panel("Heads and FFNs together", "prune_grid", partial(_draw_grid, state)),
     ]
-    _panel("The questions", "prune_questions", partial(draw_questions, state.x, state.measured, of_second))
+    _panel("The questions", "prune_questions", partial(draw_questions, state.x, state.answers, of_second))
     opened.append(_panel("What pruning saves", "prune_speed", partial(_draw_speed, state)))
     export = partial(live, [SLOT], partial(draw_export, state), state.since_s)
     _panel("Export this model", "prune_export", export)
@@ -53,7 +53,7 @@ def draw_panels(state: PruneState) -> Origin:
     )
     sheet.add_part(map_part(frame, state.coloring.titles))
     sheet.tables["Questions and choices"] = lambda: to_csv(
-        choice_frame(state.stored.full, state.stored.pruned, of_second)
+        choice_frame(state.stored_answers.full, state.stored_answers.pruned, of_second)
     )
     shown, of = state.standing, _origin(state)
     says = [shown.finding or f"**{shown.value}** {shown.delta}", *shown.lines, *shown.details]

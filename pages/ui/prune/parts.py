@@ -49,7 +49,7 @@ MAP_HELP = (
 def draw_figure(state: PruneState) -> None:
     """Draws the accuracy, again while it is measured, and what is to be said of its questions."""
     schedule.await_last_answers(state)
-    measured, x = state.measured, state.x
+    measured, x = state.answers, state.x
     if state.mask is None and measured.mask is not None and is_first_draw_since_ranked(x.key):
         st.rerun()  # map and badge are of this mask too, and are not drawn here
     known, mask = published.in_words(x.target, x.task), state.mask or measured.mask
@@ -74,7 +74,7 @@ def is_first_draw_since_ranked(key: str) -> bool:
 
 def _draw_remarks(state: PruneState) -> None:
     """Draws what is to be said of the questions, and of a task that the model does not do."""
-    x, full = state.x, state.measured.full
+    x, full = state.x, state.answers.full
     if x.task.name.endswith(OWN_SUFFIXES) and x.train is not None:
         asked = f"{len(x.judged.questions):,} of your rows are asked"
         st.caption(f"{asked}, {len(x.train.questions):,} others are for examples and the order.")
@@ -98,13 +98,13 @@ def draw_badge(state: PruneState) -> None:
 def draw_question(state: PruneState) -> None:
     """Draws one of the questions."""
     with st.container():
-        draw_example(state.x, state.measured)
+        draw_example(state.x, state.answers)
 
 
 def draw_curve(state: PruneState) -> None:
     """Draws accuracy over the levels, measured and estimated, and the jobs that measure what is missing."""
     x, axis = state.x, state.axis
-    draw_curve_of(state, x.pruning.level(axis), tables.now_point(x, axis, state.measured, state.mask))
+    draw_curve_of(state, x.pruning.level(axis), tables.now_point(x, axis, state.answers, state.mask))
     estimating, found = gradients_work(x), estimates_work(x, axis, state.known).found
     if any(ranking_work(x, each).line() for each in AXES) or estimating.line():
         return
@@ -125,7 +125,7 @@ def draw_curve_of(state: PruneState, level: int, now: pd.DataFrame, hollow: pd.D
     if state.second_model is not None:
         points, now = with_points_of_second(state, points, now)
         words += f" {state.second_model.second}: {tables.points_in_words(state.second_model.points, LEVELS[axis])}"
-    full, dashed = tables.full_accuracy(x, state.measured), (estimates.line_frame(line), hollow)
+    full, dashed = tables.full_accuracy(x, state.answers), (estimates.line_frame(line), hollow)
     first_loss = stories.marked_level(x, state.curve)
     title = LEVELS[axis] + starting_from
     drawn = charts.accuracy_curve(points, now, full, x.judged.chance, title, dashed, state.around.frames, first_loss)

@@ -33,8 +33,7 @@ class Results:
     `axis`: whose levels run along the curve
     `known`: the scores of the pruning order
     `mask`: what the levels and the typed mask prune; None before the order is known
-    `stored`: the answers
-    `levels`: the measured levels of the curve
+    `stored_answers`, `stored_curve`: what is stored of the answers, and of the levels of the curve
     `second`: the name of the model, if it is the second one
     """
 
@@ -42,29 +41,29 @@ class Results:
     axis: Axis
     known: Evidence
     mask: Mask | None
-    stored: AnswersSoFar
-    levels: Curve
+    stored_answers: AnswersSoFar
+    stored_curve: Curve
     second: str = ""
 
     @property
-    def measured(self) -> AnswersSoFar:
+    def answers(self) -> AnswersSoFar:
         """Returns the answers so far: of the job that measures them, if there is one."""
-        return accuracy_work(self.x, self.mask, self.second).found or self.stored
+        return accuracy_work(self.x, self.mask, self.second).found or self.stored_answers
 
     @property
     def curve(self) -> Curve:
         """Returns the levels measured so far: those stored, and those of the job that measures them."""
-        return {**self.levels, **(curve_work(self.x, self.axis, self.known, self.second).found or {})}
+        return {**self.stored_curve, **(curve_work(self.x, self.axis, self.known, self.second).found or {})}
 
     @property
     def points(self) -> pd.DataFrame:
         """Returns these levels, one row each."""
         curve = self.curve
-        return self._stored_points if len(curve) == len(self.levels) else curve_points(curve)
+        return self._stored_points if len(curve) == len(self.stored_curve) else curve_points(curve)
 
     @cached_property
     def _stored_points(self) -> pd.DataFrame:
-        return curve_points(self.levels)
+        return curve_points(self.stored_curve)
 
 
 def read_results(x: Experiment, axis: Axis, second: str = "") -> dict[str, object]:
@@ -73,7 +72,8 @@ def read_results(x: Experiment, axis: Axis, second: str = "") -> dict[str, objec
     mask = x.mask(known)
     stored = accuracies(x, mask, second).so_far(session()) or AnswersSoFar()
     levels = curve(x, axis, known, _visited(x, axis)).so_far(session()) or {}
-    return {"x": x, "axis": axis, "known": known, "mask": mask, "stored": stored, "levels": levels, "second": second}
+    of = {"x": x, "axis": axis, "known": known, "mask": mask, "second": second}
+    return {**of, "stored_answers": stored, "stored_curve": levels}
 
 
 def _visited(x: Experiment, axis: Axis) -> list[int]:

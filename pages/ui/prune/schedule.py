@@ -79,7 +79,7 @@ def _answers(state: PruneState) -> bool:
 def _second(state: PruneState) -> bool:
     """Measures the second model on the same questions."""
     second = state.second_model
-    if second is None or not state.is_complete or second.x.is_complete(second.measured) or second.asks:
+    if second is None or not state.is_complete or second.x.is_complete(second.answers) or second.asks:
         return False
     accuracy_work(second.x, second.mask, second.second).start()
     return True

@@ -60,10 +60,10 @@ def read_second(first: Experiment, axis: Axis, second: Target) -> SecondModel:
 
 def draw(state: "PruneState") -> None:
     """Draws the second model's results so far, if one is chosen, or the button that measures it."""
-    of, found = state.second_model, state.measured
+    of, found = state.second_model, state.answers
     if of is None:
         return
-    second, name = of.measured, plain(of.second)
+    second, name = of.answers, plain(of.second)
     if (both := pair(state)) is not None:
         st.metric(f"{name}: questions right", percent(both.second.acc))
         said = [*lines(state), pruned_in_words(of.x, of.known, second.mask)]
@@ -82,8 +82,8 @@ def draw(state: "PruneState") -> None:
 
 def pair(state: "PruneState") -> ModelComparison | None:
     """Returns the two pruned models on the questions that both have answered; None without any."""
-    first = state.measured.pruned
-    second = None if state.second_model is None else state.second_model.measured.pruned
+    first = state.answers.pruned
+    second = None if state.second_model is None else state.second_model.answers.pruned
     return compared(first, second) if first and second else None
 
 
@@ -92,7 +92,7 @@ def rows(state: "PruneState") -> list[dict[str, Any]]:
     both, of = pair(state), state.second_model
     if both is None or of is None:
         return []
-    return two_models_rows(both, of.names, (state.measured.full, of.measured.full))
+    return two_models_rows(both, of.names, (state.answers.full, of.answers.full))
 
 
 def lines(state: "PruneState") -> list[str]:
@@ -112,7 +112,7 @@ def with_points_of_second(
     """Returns the first model's points of the curve and its position, and the second's after them, named."""
     of = state.second_model
     assert of is not None
-    here = now_point(of.x, of.axis, of.measured, of.mask)
+    here = now_point(of.x, of.axis, of.answers, of.mask)
     here = here[here["level"].isin(now["level"])]  # not while the hand is elsewhere
 
     def joined(first: pd.DataFrame, other: pd.DataFrame, series: str) -> pd.DataFrame:

@@ -47,12 +47,12 @@ class PruneState(Results):
     @property
     def is_complete(self) -> bool:
         """Returns whether the full and the pruned model have answered all questions."""
-        return self.x.is_complete(self.stored)
+        return self.x.is_complete(self.stored_answers)
 
     @property
     def standing(self) -> Standing:
         """Returns the accuracy so far, as it is shown."""
-        x, found = self.x, self.measured
+        x, found = self.x, self.answers
         mask = self.mask or found.mask  # the job may know it before the page does
         what, is_full = estimates.pruned_in_words(x, self.known, mask), mask is not None and mask.is_full
         return standing(self.title, found.full, found.pruned, x.questions.n, what, is_full)
