@@ -44,7 +44,7 @@ def test_every_control_is_reached_by_the_keyboard(page, address):
       while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement
       return (at.getAttribute('aria-label') || (at.type === 'range' && at.labels[0].textContent) || at.innerText).trim()
     }"""
-    missing = {"Questions", "Pruning order", "Attention heads", "Prune these as well", "How far?"}
+    missing = {"Questions", "Pruning order", "Attention heads", "Prune these as well", "Remove induction heads"}
     missing |= {"Same examples for every question", "What pruning saves"}
     seen = []
     for _ in range(150):  # twice around: a redraw just then may send the focus back to the top
@@ -113,8 +113,8 @@ CONTROLS = """() => {
 
 def test_few_controls_and_question_marks_are_in_sight(page, address):
     page.set_viewport_size({"width": 1280, "height": 1000})
-    page.goto(f"{address}/?precision=fp32&limit=32&heads=50")
-    settled_figure(page, heads=n_at(50), questions=32)
+    page.goto(f"{address}/?precision=fp32&limit=32")
+    settled_figure(page, questions=32)
     await_mark(page, "curve", "estimated")
     controls, helps = page.evaluate(CONTROLS)
     assert 8 <= controls <= 12 and helps <= 8

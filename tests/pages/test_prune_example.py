@@ -1,4 +1,4 @@
-"""The example question on Prune: the line that decides it, and where an induction head of the embedded model looks."""
+"""The example question on Prune: the line that decides it, and how it opens in Text."""
 
 import re
 
@@ -49,12 +49,12 @@ def test_the_question_begins_after_the_examples_or_at_a_word():
     assert re.fullmatch(r"(seven )+apron", long[question_start(long) :]) and len(long) - question_start(long) <= 110
 
 
-def test_the_question_shows_the_copied_word_and_opens_in_text(with_shipped, open_app):
+def test_the_question_shows_the_copied_word_and_its_panel_opens_it_in_text(with_shipped, open_app):
     embedded = {"model": "demo", "precision": "int8", "task": "demo_outfit", "shots": "5"}
-    at = open_app(**embedded, limit="16")
+    at = open_app(**embedded, limit="16", prune_questions="true", prune_question="1")
     [said] = [each.value for each in at.main.markdown if "One of the questions" in each.value]
     word = re.search(r"Decided by:\*\* “.*:violet-background\[(\w+)\]”", said)[1]
-    [link] = [each for each in at.button if each.key == "example"]
+    [link] = [each for each in at.button if each.key == "question in text"]
     link.click().run()
     assert not at.exception, at.exception[0].stack_trace
     at.wanted_page_hash = calc_hash("text")
