@@ -5,7 +5,16 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import THEMES, await_command, await_mark, keyed, marked, open_settings, settled_figure
+from tests.browser.conftest import (
+    THEMES,
+    at_rest,
+    await_command,
+    await_mark,
+    keyed,
+    marked,
+    open_settings,
+    settled_figure,
+)
 from tests.embedded import n_at
 
 
@@ -116,5 +125,6 @@ def test_few_controls_and_question_marks_are_in_sight(page, address):
     page.goto(f"{address}/?precision=fp32&limit=32")
     settled_figure(page, questions=32)
     await_mark(page, "curve", "estimated")
+    at_rest(page)
     controls, helps = page.evaluate(CONTROLS)
     assert 8 <= controls <= 12 and helps <= 8
