@@ -25,7 +25,7 @@ def tab_to(page, found):
 @pytest.mark.parametrize("command", some_of(MEASURED, 2))
 def test_a_measurement_is_chosen_and_run_by_keyboard(command, page, address):
     page.goto(f"{address}/bench")
-    page.locator(".st-key-bench_form [data-testid=stCode]").wait_for()
+    page.locator("[data-testid=stMain] [data-testid=stCode]").wait_for()
     at_rest(page)
     tab_to(page, ".st-key-bench_measurement input")  # its help may have the focus before
     page.keyboard.type(f"{command}:")
