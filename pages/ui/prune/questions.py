@@ -136,8 +136,7 @@ def _draw_one(x: Experiment, measured: AnswersSoFar, at: int) -> None:
                   for score, answers in zip(scores, (full, pruned), strict=True)]  # fmt: skip
         rows.append(f"| {plain(name)} | {'right' if choice in question.golds else ''} | {' | '.join(marked)} |")
     st.markdown("\n".join(rows), help="Log-likelihoods; each model's answer is bold.")
-    look: dict[str, Any] = {"icon": ":material/notes:", "type": "tertiary", "help": TEXT_HELP}
-    if st.button("Read it in Text", key="question in text", **look):
+    if st.button("Read it in Text", key="question in text", icon=":material/notes:", type="tertiary", help=TEXT_HELP):
         open_text(f"A question of {x.task.title}", prompt_of(question) + question.continuations[gold].rstrip())
 
 
