@@ -112,7 +112,7 @@ CONTROLS = """() => {
     if (!each.matches("button, input, summary, [role=combobox], [role=radio]") || each.closest("[inert]")) continue
     const box = each.getBoundingClientRect()
     const isShown = each.checkVisibility() && !each.closest("[data-testid=stElementToolbar]") // a chart's, on hover
-    if (!box.width || box.top >= 1000 || !isShown) continue
+    if (!box.width || box.top >= innerHeight || !isShown) continue
     if (/^(Help|About|\\?)/.test(each.ariaLabel ?? "")) helps.add(each)
     else seen.add(each.closest(groups) ?? each.closest("[data-testid=stSelectbox]") ?? each)
   }
@@ -121,7 +121,6 @@ CONTROLS = """() => {
 
 
 def test_few_controls_and_question_marks_are_in_sight(page, address):
-    page.set_viewport_size({"width": 1280, "height": 1000})
     page.goto(f"{address}/?precision=fp32&limit=32")
     settled_figure(page, questions=32)
     await_mark(page, "curve", "estimated")

@@ -17,8 +17,8 @@ DOMAIN = palette(
     chance="chance",
 )  # fmt: skip
 PATTERNS = {"full model": [7, 4], "chance": [2, 4], "estimate": [5, 4]}
-DASHED = alt.Scale(domain=DOMAIN, range=[PATTERNS.get(series, [1, 0]) for series in DOMAIN])
-DASHES = alt.StrokeDash("line:N", scale=DASHED, legend=None)  # of "series" Vega would join its legend with the colors'
+DASHED = alt.Scale(domain=[*DOMAIN, ""], range=[PATTERNS.get(series, [1, 0]) for series in [*DOMAIN, ""]])
+DASHES = alt.StrokeDash("line:N", scale=DASHED, legend=None)  # Vega joins legends of the same names, so it has one more
 LEVELS = [level / 10 for level in range(11)]
 NAMES_PX = 36  # to the right of the curve, for the names of the lines; on screen Streamlit adds it twice
 MOST_NAMED = 2  # other tasks in the legend
