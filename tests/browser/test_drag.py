@@ -190,7 +190,9 @@ def test_the_curve_stays_next_to_the_figure_in_a_drag(page, address):
         await_mark(page, "figure", heads=n_at(percent))
     page.mouse.up()
     settled_figure(page, heads=n_at(75), questions=32)
-    [left] = page.evaluate("window.places")
+    places = page.evaluate("window.places")
+    assert len(places) == 1, places
+    [left] = places
     assert left > page.locator(".st-key-follows_hand_figure").bounding_box()["x"] + 200
 
 
