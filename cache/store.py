@@ -95,6 +95,15 @@ class Store:
             found = self._read(cache, key)
         return found
 
+    def has(self, key: str) -> bool:
+        """Whether something was put under `key`, which is not read: it may be damaged."""
+        cache = self._current()
+        if key in self._memory or cache is None:
+            return key in self._memory
+        with self._noting(cache):
+            return key in cache
+        return False
+
     def put(self, key: str, blob: bytes) -> bool:
         """True when `blob` is on disk; False when it is kept in memory only, and `notice` says why."""
         if not isinstance(key, str) or type(blob) is not bytes:

@@ -55,13 +55,16 @@ def test_a_removed_slide_is_gone_and_one_that_another_tab_replaced_stays(tmp_pat
         slides.remove(number, link, store)
         assert slides.saved(store) == THREE
     slides.remove(1, "/?heads=20", store)
-    assert slides.saved(store) == (THREE[0], THREE[2])
+    assert slides.saved(store) == (THREE[0], THREE[2]) and slides.are_saved(store)
+    slides.remove(1, "/?heads=30", store)
+    slides.remove(0, "/?heads=10", store)
+    assert slides.saved(store) == () and not slides.are_saved(store)
     store.close()
 
 
 def test_present_hands_the_slides_to_the_page_once(open_app):
     at = open_app(heads="40", order="random")
-    assert "Present" not in labels(at), "there is no slide"
+    assert "Present" not in labels(at), "without slides"
     slides.save(THREE, runtime.store())
     button(at.run(), "Present").click().run()
     assert stage(at)["talk"].count("<section") == 3 and stage(at)["number"] == 1

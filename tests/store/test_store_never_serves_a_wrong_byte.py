@@ -88,6 +88,7 @@ def test_a_store_does_what_a_dict_does_through_reopening_verifying_and_clearing(
         @invariant()
         def same(self):
             assert {key: self.store.get(key) for key in self.store.keys()} == self.model
+            assert all(map(self.store.has, self.model)) and not self.store.has("of nothing")
             assert self.store.notice is None
 
         def teardown(self):

@@ -39,12 +39,15 @@ def saved(store: Store) -> tuple[Slide, ...]:
 
 
 def are_saved(store: Store) -> bool:
-    """Returns whether there is a slide."""
-    return store.get(KEY) not in (None, b"[]")
+    """Returns whether there is a slide, without reading any: each run of a page asks."""
+    return store.has(KEY)
 
 
 def save(slides: Sequence[Slide], store: Store) -> bool:
     """Saves these slides in this order; returns False if they are in memory only."""
+    if not slides:
+        store.delete(KEY)
+        return True
     return store.put(KEY, json.dumps([asdict(slide) for slide in slides]).encode())
 
 
