@@ -64,6 +64,18 @@ class Sheet:
         self.tables[name or part.title] = lambda: to_csv(part.frame())
         return picture
 
+    def add_unseen(self, name: str, make: Callable[[], Part]) -> None:
+        """Adds a part that the screen draws in another way: its picture and its table are made when they are asked
+        for."""
+
+        def picture() -> Picture:
+            found = make().picture()
+            assert found is not None
+            return found
+
+        self.pictures[name] = picture
+        self.tables[name] = lambda: to_csv(make().frame())
+
     def add_view(self, view: View) -> None:
         """Adds the finding of a view, whose first parts are a slide."""
         self.says.append(view.finding)

@@ -89,7 +89,7 @@ def _places() -> dict[str, DeltaGenerator]:
     keys = {"figure": figure, "curve": curve, "map": heads}
     at = {name: each.container(key=f"follows_hand_{name}") for name, each in keys.items()}
     at |= {"slider": slider, "badge": badge, "setting": setting, "story": told, "second": figure.container()}
-    return at | {"waiting": curve, "example": question.container(key="prune_example")}  # hidden on a slide
+    return at | {"waiting": curve, "example": question.container(key="prune_example")}
 
 
 def _begin(of: Study, at: dict[str, DeltaGenerator]) -> PruneState:

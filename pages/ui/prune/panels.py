@@ -14,6 +14,7 @@ from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.requests import MeasureSpeed, Request, Sweep
 from engine.views.questions import choice_frame
+from engine.views.view import Part
 from pages.ui.controls.controls import folded
 from pages.ui.controls.first_views import first_tasks
 from pages.ui.controls.many_tasks import SHOTS_HELP, TASKS_HELP, local_tasks, several
@@ -27,7 +28,7 @@ from pages.ui.prune.experiment import Experiment, curve, request
 from pages.ui.prune.exports import SLOT, draw_export
 from pages.ui.prune.questions import draw_questions
 from pages.ui.prune.state import PruneState
-from pages.ui.prune.tables import UNRANKED, component_frame, map_part
+from pages.ui.prune.tables import MAP, UNRANKED, component_frame, map_part
 from pages.ui.sections.section import Section, draw_section
 
 TENTHS, QUARTERS = ",".join(map(str, range(0, 101, 10))), "0,25,50,75,100"
@@ -48,10 +49,7 @@ def draw_panels(state: PruneState) -> Origin:
     opened.append(_panel("What pruning saves", "prune_speed", partial(_draw_speed, state)))
     export = partial(live, [SLOT], partial(draw_export, state), state.since_s)
     _panel("Export this model", "prune_export", export)
-    frame = component_frame(
-        state.x.shape, state.coloring, state.mask or state.x.pruning.typed.alone, state.induction_heads
-    )
-    sheet.add_part(map_part(frame, state.coloring.titles))
+    sheet.add_unseen(MAP, partial(_map, state))
     sheet.tables["Questions and choices"] = lambda: to_csv(
         choice_frame(state.stored_answers.full, state.stored_answers.pruned, of_second)
     )
@@ -59,12 +57,18 @@ def draw_panels(state: PruneState) -> Origin:
     says = [shown.finding or f"**{shown.value}** {shown.delta}", *shown.lines, *shown.details]
     if second is not None:
         of = second_model.with_second_model(of, state.x, second)
-        sheet.tables["Two models"] = pd.DataFrame(second_model.rows(state))
-        says += second_model.lines(state)
+        both = second_model.pair(state)
+        sheet.tables["Two models"] = pd.DataFrame([] if both is None else second_model.rows(state, both))
+        says += [] if both is None else second_model.lines(state, both)
     sheet.says[:0] = says
     sections = [section for section in opened if section is not None]
     measurements = {**of.measurements, **{section.title: section.work.of for section in sections}}
     return replace(of, requests=[*of.requests, *(each.request for each in sections)], measurements=measurements)
+
+
+def _map(state: PruneState) -> Part:
+    mask = state.mask or state.x.pruning.typed.alone
+    return map_part(component_frame(state.x.shape, state.coloring, mask, state.induction_heads), state.coloring.titles)
 
 
 def _panel(title: str, key: str, draw: Callable[[], Section | None]) -> Section | None:

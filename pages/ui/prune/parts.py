@@ -150,7 +150,7 @@ def draw_map_of(state: PruneState, mask: Mask | None) -> None:
     head_map.click_on(x.shape, x.by_levels(state.known))
     words = tables.UNRANKED if mask is None else tables.components_in_words(x.shape, frame, mask, coloring.titles)
     outlined = OUTLINED if state.induction_heads else ""
-    st.subheader("Heads and FFNs", help=MAP_HELP)
+    st.subheader(tables.MAP, help=MAP_HELP)
     head_map.draw_map(frame, coloring, f"{words} {outlined}".strip(), shown.layers_dropped)
     choose_coloring(st.container())
     st.caption(f"{outlined}{CLICK}")

@@ -66,7 +66,7 @@ def draw(state: "PruneState") -> None:
     second, name = of.answers, plain(of.second)
     if (both := pair(state)) is not None:
         st.metric(f"{name}: questions right", percent(both.second.acc))
-        said = [*lines(state), pruned_in_words(of.x, of.known, second.mask)]
+        said = [*lines(state, both), pruned_in_words(of.x, of.known, second.mask)]
         st.markdown("  \n".join(f":small[{line}]" for line in said), help=HELP)
         progress = "measured" if of.x.is_complete(second) else "measuring"
         mark("second figure", progress, model=of.second, questions=len(second.pruned or ()), of=of.x.questions.n)
@@ -87,20 +87,18 @@ def pair(state: "PruneState") -> ModelComparison | None:
     return compared(first, second) if first and second else None
 
 
-def rows(state: "PruneState") -> list[dict[str, Any]]:
-    """Returns a row for each of the two models; none before the first question that both have answered."""
-    both, of = pair(state), state.second_model
-    if both is None or of is None:
-        return []
+def rows(state: "PruneState", both: ModelComparison) -> list[dict[str, Any]]:
+    """Returns a row for each of the two models."""
+    of = state.second_model
+    assert of is not None
     return two_models_rows(both, of.names, (state.answers.full, of.answers.full))
 
 
-def lines(state: "PruneState") -> list[str]:
+def lines(state: "PruneState", both: ModelComparison) -> list[str]:
     """Returns how the second model differs from the first, its interval, and its full model."""
-    both, of = pair(state), state.second_model
-    if both is None or of is None:
-        return []
-    of_full = rows(state)[1]["acc_full"]
+    of = state.second_model
+    assert of is not None
+    of_full = rows(state, both)[1]["acc_full"]
     more = f"; its full model {percent(of_full)}" if of_full == of_full else ""
     interval = f"95% interval **{percents(both.second.ci_low, both.second.ci_high)}**{more}"
     return [f"{compared_words(of.second, both.change)}, of {both.change.n:,} questions", interval]

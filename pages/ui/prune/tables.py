@@ -20,6 +20,7 @@ from pages.ui.page.defaults import LEVEL_NOUNS, LEVELS
 from pages.ui.page.tables import RANK_TITLE, level_percent, mask_in_words, percent, pruned_counts, whole_percent
 from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment
 
+MAP = "Heads and FFNs"
 UNRANKED = "Which ones are pruned is known once they are ranked."
 MOST_NAMED = 36  # characters of a mask under a chart
 POINT_COLUMNS = ["level", "acc", "low", "high", "n", "pruned"]
@@ -88,7 +89,7 @@ def map_part(frame: pd.DataFrame, titles: Sequence[str]) -> Part:
     score = Column(" and ".join(dict.fromkeys(filter(None, titles))), form)
     columns = {"name": Column("Name"), "score": score, "rank": Column(RANK_TITLE), "pruned": Column("Pruned")}
     draw = partial(kit.head_map, value="score", shade="shade", crosses="pruned", outlined="outlined")
-    return Part("Heads and FFNs", rows, columns, draw)
+    return Part(MAP, rows, columns, draw)
 
 
 def points_in_words(points: pd.DataFrame, label: str) -> str:
