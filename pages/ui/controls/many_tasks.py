@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -81,6 +82,14 @@ def importance_work(
     """Returns the work that measures the importance of every task; `so_far` returns its results so far."""
     # without a head of an early layer, more layers are run than without one of a late layer
     return Work(slot, title, survey(target, setting, tuple(tasks), what), 2, is_uneven=what in ORACLES)
+
+
+def is_short(work: Work[Any], target: Target, within_s: float) -> bool:
+    """Returns whether a screen measures this by itself: its forecast is within so many seconds. Without a forecast that
+    of the included model is, and other models are judged by their size."""
+    is_demo = target.spec.is_demo
+    takes_s = work.takes_s(by_size=not is_demo)
+    return bool(within_s) and (is_demo if takes_s is None else takes_s <= within_s)
 
 
 def so_far(work: Work[Survey]) -> Survey:

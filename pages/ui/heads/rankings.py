@@ -13,7 +13,7 @@ from engine.studies.surveys import StudySettings, Survey, in_words
 from engine.studies.sweeps import SweepRow, Swept, points, sweep
 from engine.views.correlation import Rankings
 from pages.ui.controls.first_views import transfer_percent
-from pages.ui.controls.many_tasks import importance_work, setting_of, so_far
+from pages.ui.controls.many_tasks import importance_work, is_short, setting_of, so_far
 from pages.ui.controls.study import Study
 from pages.ui.page.runtime import first_figure_s
 from pages.ui.page.work import Work
@@ -67,13 +67,10 @@ class RankingReader:
         itself."""
         if self.found.n_known == len(self.tasks) or self.what != EVEN:
             return
-        is_demo = self.target.spec.is_demo
         for work in (self.work, self.first):
-            takes_s = work.takes_s(by_size=not is_demo)
-            is_short = is_demo if takes_s is None else takes_s <= first_figure_s()
             if self.work.under_way or not work.is_read:
                 return
-            if first_figure_s() and is_short:
+            if is_short(work, self.target, first_figure_s()):
                 replace(work, while_seen=True).start()
                 return
 

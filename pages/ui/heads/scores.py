@@ -15,7 +15,7 @@ from engine.questions.requests import TaskSpec
 from engine.requests import ScoreImportance, ScoreInduction
 from engine.studies.surveys import StudySettings, Survey
 from pages.ui.controls.coloring import COST, ESTIMATE, INDUCTION, ranking_by, title_of
-from pages.ui.controls.many_tasks import importance_work, setting_of, so_far
+from pages.ui.controls.many_tasks import importance_work, is_short, setting_of, so_far
 from pages.ui.controls.study import Study
 from pages.ui.downloads.origin import of_model, of_task
 from pages.ui.page.defaults import ORDER, RANKING_QUESTIONS, SAMPLE
@@ -84,11 +84,10 @@ class ScoreReader:
         """Starts what is missing of the map, as far as a screen may measure by itself: heads, then induction, then
         FFNs."""
         left_s = first_figure_s()
-        for priority, work in zip((0, 2), self.missing(by) if left_s else [], strict=False):
-            takes_s, is_demo = work.takes_s(by_size=not self.target.spec.is_demo), self.target.spec.is_demo
-            if work.is_read and (is_demo if takes_s is None else takes_s <= left_s):
+        for priority, work in zip((0, 2), self.missing(by), strict=False):
+            if work.is_read and is_short(work, self.target, left_s):
                 replace(work, while_seen=True, priority=priority).start()
-                left_s -= takes_s or 0.0
+                left_s -= work.takes_s(by_size=not self.target.spec.is_demo) or 0.0
 
     def requests(self, by: str) -> list[ScoreImportance | ScoreInduction]:
         """Returns the requests of the scores that color the map."""
@@ -111,5 +110,4 @@ class ScoreReader:
         heads = self.works(ESTIMATE)[0]
         if self.found(ESTIMATE)[0] is not None or heads.under_way or not heads.is_read:
             return ESTIMATE
-        takes_s = heads.takes_s(by_size=True)
-        return ESTIMATE if takes_s is not None and takes_s <= first_figure_s() else INDUCTION
+        return ESTIMATE if is_short(heads, self.target, first_figure_s()) else INDUCTION
