@@ -65,6 +65,11 @@ def runs_folder() -> Path:
     return FOLDER / "runs"
 
 
+def run_records() -> list[Path]:
+    """The measurements of the training runs that come with Headroom, a file each, by name."""
+    return sorted(runs_folder().glob("*.safetensors"))
+
+
 def passages(long: bool = False) -> list[Passage]:
     """The built-in passages, in the order in which they are offered; with `long` also those made to be cut into
     windows, which are too long to be read as one."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from engine.checkpoints.hub import in_bytes
 from engine.checkpoints.hub_internals import held_revisions
-from engine.demo import passages, runs_folder
+from engine.demo import passages, run_records
 from engine.errors import HeadroomError
 from engine.export.card import headroom_version
 from engine.kernels.kernel_choice import PINNED, SMALL_PARAMETERS, abilities, known_products, processor
@@ -107,7 +107,7 @@ def _included(session: Session) -> Facts:
     return {
         "demo model": f"{identity.n_params / 1e6:,.1f} M parameters, {identity.digest[:12]}",
         "included tasks": sum(state.where == "embedded" and state.available for state in list_tasks(None)),
-        "included training runs": len(list(runs_folder().glob("*.safetensors"))),
+        "included training runs": len(run_records()),
         "included passages": len(passages()),
     }  # fmt: skip
 

@@ -38,7 +38,7 @@ class Option:
     `metavar`: what stands for its value in help texts
     `alone`: of a text, the value of its option without one
     `what`: what a text names: a task, tasks, a passage, or a prompt ("": anything else)
-    `example`: the initial value in a form, if there is no default; for tasks, their number
+    `example`: the initial value in a form, unless there is a default; for tasks, how many
     `parse`, `write`: of a text, from the words to the value (ArgumentTypeError: they cannot be read) and back
     """
 

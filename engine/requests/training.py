@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine.checkpoints.names import SHIPPED
-from engine.demo import runs_folder
+from engine.demo import run_records
 from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
 from engine.models.session import Session, Target
@@ -267,17 +267,12 @@ class JudgeRuns(Request):
         return Evaluate(task="demo_copy").target(session)  # of the included model, as it measures none
 
     def measure(self, run: RequestRun) -> Result:
-        files = [each.strip() for each in self.runs.split(",")] if self.runs else shipped_records()
-        runs = [_record(file) for file in files]
+        files = [each.strip() for each in self.runs.split(",")] if self.runs else run_records()
+        runs = [_record(str(file)) for file in files]
         found = findings(runs)
         names = [each.name for each in runs]
         fields = {"runs": names, "statements": [asdict(each) for each in found]}
         return Result(found, fields, training_view(found, names))
-
-
-def shipped_records() -> list[str]:
-    """The files of the runs that come with Headroom."""
-    return [str(file) for file in sorted(runs_folder().glob(f"*{RECORD}"))]
 
 
 def _record(file: str) -> Trajectory:

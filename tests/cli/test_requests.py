@@ -25,7 +25,6 @@ from engine.requests import REQUESTS, Evaluate, ReportHead, ScoreImportance, Sco
 from engine.requests.fields import option_name, options
 from engine.requests.output import file_of, to_json
 from engine.requests.running import Result
-from engine.requests.training import shipped_records
 from engine.training.findings import findings
 from engine.training.trajectory import decode
 from engine.views.view import text_view
@@ -248,5 +247,5 @@ def test_statements_on_training_are_judged_by_records(cli, told, tmp_path):
     assert {each.verdict for each in found} == {"holds", "not measured"}
     code, printed, _ = cli("judge", "--runs", records[0])
     assert code == 0 and "of Olsson et al. hold here" in printed
-    assert len(shipped_records()) == 20
+    assert len(demo.run_records()) == 20
     refused(cli("judge", "--runs", tmp_path / "none.safetensors"), 1, "cannot read", "No such file")
