@@ -248,14 +248,16 @@ def test_keys_and_the_number_field(page, address):
 
 @pytest.fixture
 def burners():
-    """Processes that only count, one a core."""
-    counting = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    """Processes that only count, one a core, while this one lives."""
+    count = f"import os\nwhile os.getppid() == {os.getpid()}: pass"
+    counting = [subprocess.Popen([sys.executable, "-c", count]) for _ in range(os.cpu_count() or 1)]
     yield
     for process in counting:
         process.kill()
         process.wait()
 
 
+@pytest.mark.alone
 @pytest.mark.thorough
 @pytest.mark.slow("moves a slider for 6 s (60 s in its full form) on a busy machine")
 def test_keys_and_drags_on_a_busy_machine(page, address, burners):
