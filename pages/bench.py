@@ -19,13 +19,12 @@ SHOWS = "You will see what it finds in one sentence, with its charts and tables.
 HELP = "Type a few letters to find one: its name, or a word of what it measures."
 
 by_label = {label_of(each): each for group in GROUPS for each in REQUESTS if each.group == group}
-with st.container():
-    measured = by_label[one_listed(st.container(), "Measurement", [*by_label], MEASUREMENT, help=HELP)]
-    target = wait_for_model(study(), prunes=True) if issubclass(measured, OfModel) else None
-    request = draw_form(measured, study(), target)
-    if request is None:
-        end_run()
-    draw_command(command_line(request))
+measured = by_label[one_listed(st.container(), "Measurement", [*by_label], MEASUREMENT, help=HELP)]
+target = wait_for_model(study(), prunes=True) if issubclass(measured, OfModel) else None
+request = draw_form(measured, study(), target)
+if request is None:
+    end_run()
+draw_command(command_line(request))
 with errors_shown():
     of = target or request.target(session())
     section = Section(measured.command.capitalize(), request, of, SHOWS, "on request")

@@ -46,13 +46,6 @@ def folded(
         return draw()
 
 
-def settings_menu(where: DeltaGenerator, prefix: str) -> DeltaGenerator:
-    """Draws the menu of the controls that are seldom changed; returns its inside. Unlike a popover, it keeps a value
-    that the app writes into one of them while it is closed."""
-    place = where.container(width=110, key=f"settings_menu {prefix}")
-    return place.expander("Settings", icon=":material/tune:", key=f"{prefix}_settings", on_change="rerun")
-
-
 def with_own(options: Sequence[str], key: str) -> list[str]:
     """Returns the options and, last, a value that the user typed or the address holds instead."""
     own = current_value(key)

@@ -14,12 +14,12 @@ from engine.models.masks import KEEP, Mask
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.shapes import ModelShape
-from pages.ui.controls.controls import one_listed, one_of, settings_menu
+from pages.ui.controls.controls import one_listed, one_of
 from pages.ui.controls.drag_slider import Field, draw_slider, level_field
 from pages.ui.controls.first_views import suited
 from pages.ui.controls.model import choose_models, draw_facts, known_config
 from pages.ui.controls.study import BOS, STUDY, Study, apply_settings, restore
-from pages.ui.controls.task import choose_task, draw_own_questions, take_fewer_examples
+from pages.ui.controls.task import MENU, choose_task, draw_own_questions, take_fewer_examples
 from pages.ui.page.address import MOST, flag, number_field, put_right
 from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVEL_HELP, LEVELS, ORDER, SHOT_COUNTS, SHOTS
 from pages.ui.page.runtime import errors_shown, show_models
@@ -86,7 +86,7 @@ def draw_bar(seen: Bar) -> None:
     apply_settings()
     hidden = st.container(key="hidden study")
     row = st.container(key="study_bar", **ROW) if seen else hidden
-    boxes, menu = row.container(**ROW), settings_menu(row, "study").container(horizontal=True)
+    boxes, menu = row.container(**ROW), _menu(row).container(horizontal=True)
     model_at = menu.container(width=SIDE)
     boxes_at, task_at, mask_at = (boxes, menu.container(width=SIDE), model_at) if seen == "study" else [hidden] * 3
     named: dict[str, str] = {each: each for each in PRECISIONS}
@@ -113,6 +113,13 @@ def draw_bar(seen: Bar) -> None:
     levels = {each: level_field(hidden, each, label) for each, label in LEVELS.items()}
     of = {"ranking": ranking, "layers_by": layers_by, "typed": typed, "is_chat": is_chat}
     st.session_state[STUDY] = Study(spec, second, bos, data_dir, task, int(limit), axis, **levels, **of)
+
+
+def _menu(where: DeltaGenerator) -> DeltaGenerator:
+    """Draws the menu of the controls that are seldom changed; returns its inside. Unlike a popover, it keeps a value
+    that the app writes into one of them while it is closed."""
+    place = where.container(width=110, key="settings_menu study")
+    return place.expander("Settings", icon=":material/tune:", key=MENU, on_change="rerun")
 
 
 def _choose_folder(where: DeltaGenerator) -> str | None:
