@@ -72,7 +72,7 @@ def main() -> int:
             return open_app(arguments, lambda: signal.signal(signal.SIGTERM, before))
         return command_line(arguments)
     except KeyboardInterrupt:
-        print("headroom: cancelled", file=sys.stderr)
+        print("headroom: canceled", file=sys.stderr)
         return 130
 
 

@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
         draw_reports_with(draw_report)
         return cli.main(arguments)
     except KeyboardInterrupt:
-        print("headroom: cancelled", file=sys.stderr)
+        print("headroom: canceled", file=sys.stderr)
         return 130
     finally:
         if before is not None:

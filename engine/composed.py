@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from engine.errors import Cancelled, HeadroomError
+from engine.errors import Canceled, HeadroomError
 from engine.measurement import Measurement, Missing, Steps, Stored, Workload, with_value
 from engine.models.session import Session, Target
 from engine.progress import Progress, driven
@@ -145,7 +145,7 @@ def every(
                 elif found.value is not None:
                     others = {other: each for other, each in known.partial.items() if other != name}
                     known = replace(known, values={**known.values, name: found.value}, partial=others)
-            except Cancelled:
+            except Canceled:
                 raise
             except HeadroomError as error:
                 known = replace(known, failed={**known.failed, name: str(error)})

@@ -28,7 +28,7 @@ class NotHere(HeadroomError):
         self.model = model
 
 
-class Cancelled(HeadroomError):
+class Canceled(HeadroomError):
     """The user stopped the work; what was finished is stored. Exit code 130."""
 
 

@@ -74,7 +74,7 @@ class Jobs:
         priority 0, or one `again`, is first in turn.
 
         The same key is a no-op whatever became of it: otherwise a page that submits on every run would repeat a failing
-        job for ever and restart what the user has just cancelled. `again` restarts a finished job (a retry). What was
+        job for ever and restart what the user has just canceled. `again` restarts a finished job (a retry). What was
         once asked for to its end is run to its end. A job that another tab has in the same slot is shared.
         """
         with self._changed:
@@ -157,7 +157,7 @@ class Jobs:
 
     def cancel(self, slot: str) -> None:
         """Asks the slot's job to stop. It counts as running until its current chunk ends; `join` waits for that. If
-        another open tab wants it, it goes on for that one and is cancelled here at once."""
+        another open tab wants it, it goes on for that one and is canceled here at once."""
         with self._changed:
             at = self._at(slot)
             job = self._slots.held.get(at)
@@ -165,7 +165,7 @@ class Jobs:
                 return
             if self._slots.is_wanted(job, at):
                 self._slots.release(at)
-                self._slots.hold(at, job.cancelled_for(at))
+                self._slots.hold(at, job.canceled_for(at))
             else:
                 self._abandon(job)
                 if job.snapshot.state == "running":
@@ -266,12 +266,12 @@ class Jobs:
 
     def _abandon(self, job: HeldJob) -> None:
         """Takes the job out of the queue, or has the worker stop it."""
-        job.cancelled.set()
+        job.canceled.set()
         if job.snapshot.state in ("queued", "left"):
             if job in self._of(job).queue:
                 self._of(job).queue.remove(job)
             job.start = spent
-            job.snapshot = replace(job.snapshot, state="cancelled", finished_s=time.monotonic())
+            job.snapshot = replace(job.snapshot, state="canceled", finished_s=time.monotonic())
 
     def _look_at(self, job: HeldJob) -> None:
         """Notes that a page looks at a job; one that was left is queued again."""
@@ -315,8 +315,8 @@ class Jobs:
                     _log.error("tidying up failed", exc_info=error)
 
     def _must_stop(self, job: HeldJob) -> bool:
-        """Whether the running job must stop: it is cancelled, no page shows it, or another job is more urgent."""
-        if job.cancelled.is_set() or self._is_unseen(job):
+        """Whether the running job must stop: it is canceled, no page shows it, or another job is more urgent."""
+        if job.canceled.is_set() or self._is_unseen(job):
             return True
         with self._changed:
             after = self._next(job)
@@ -345,7 +345,7 @@ class Jobs:
             return is_over or lane.turns.asked_since(after.tabs, turn.began_s)
 
     def _run(self, job: HeldJob, turn: Turn) -> None:
-        """Runs one job until it is done, fails, is cancelled, gives way to another or is not looked at."""
+        """Runs one job until it is done, fails, is canceled, gives way to another or is not looked at."""
         end: dict[str, Any] = {"state": "done"}
         gave_way: dict[str, Any] = {"state": "queued", "forecast": None}
         generator: Iterator[Progress[Any]] | None = None
@@ -366,7 +366,7 @@ class Jobs:
                 # what it had told before it gave way stands until it is there again
                 reads_again = reads_again and progress.cached and progress.done < job.snapshot.done
                 with self._changed:
-                    if not job.cancelled.is_set() and not reads_again:
+                    if not job.canceled.is_set() and not reads_again:
                         value = progress.value if progress.value is not None else job.snapshot.value
                         self._publish(job, value=value, **reported)
                 is_piece, n_pieces = turn.n_pieces > n_pieces, turn.n_pieces
@@ -382,8 +382,8 @@ class Jobs:
         end = closed(generator) or end
         with self._changed:
             lane.running = None
-            if job.cancelled.is_set() and end["state"] == "queued":
-                end = {"state": "cancelled"}
+            if job.canceled.is_set() and end["state"] == "queued":
+                end = {"state": "canceled"}
             if end["state"] == "queued":
                 self._of(job).put(job, self._work)
                 self._publish(job, **end)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
-from engine.errors import Cancelled, HeadroomError, unforeseen
+from engine.errors import Canceled, HeadroomError, unforeseen
 from engine.progress import Progress
 from engine.turns import Turn, Turns
 
 T = TypeVar("T")
-State = Literal["queued", "running", "left", "done", "failed", "cancelled"]  # left: no page shows it
-FINISHED = ("done", "failed", "cancelled")
+State = Literal["queued", "running", "left", "done", "failed", "canceled"]  # left: no page shows it
+FINISHED = ("done", "failed", "canceled")
 Place = tuple[Hashable, str]  # a tab, and the name of a slot of it
 _log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 class Snapshot(Generic[T]):
     """How a job stands. Times are seconds on `time.monotonic`; `started_s` is the submission until the job runs.
     `forecast` is (seconds left, when that was reckoned), None while it is not known. `owner` is its job's. `message`
-    names the step that `done` and `total` count, also after the end. `stopping`: cancelled, but still running.
+    names the step that `done` and `total` count, also after the end. `stopping`: canceled, but still running.
     `details` are those of the HeadroomError in which it ended. `about` is its job's. `elsewhere`: it is another tab's,
     for which this one waits (`Jobs.ahead_of`)."""
 
@@ -93,7 +93,7 @@ class HeldJob:
         self.places: set[Place] = set()  # that hold it
         self.while_seen, self.seen_s, self.n_waiting = asked.while_seen, time.monotonic(), 0
         self.pages: set[Hashable] = set()  # that have looked at it
-        self.cancelled = threading.Event()
+        self.canceled = threading.Event()
         self.turn: Turn | None = None  # its last one
         self.had_turn = self.goes_first = False  # see `engine.turns.InTurn`
         self.snapshot: Snapshot[Any] = Snapshot(
@@ -109,13 +109,13 @@ class HeldJob:
     @property
     def can_be_joined(self) -> bool:
         """Whether it will end by itself."""
-        return not self.snapshot.finished and not self.cancelled.is_set()
+        return not self.snapshot.finished and not self.canceled.is_set()
 
-    def cancelled_for(self, place: Place) -> "HeldJob":
+    def canceled_for(self, place: Place) -> "HeldJob":
         """A job in its stead for a place that wants it no longer while others do."""
         found = HeldJob(Job(self.snapshot.key, spent), self.number)
         found.places, found.start = {place}, spent
-        ended = {"state": "cancelled", "finished_s": time.monotonic(), "forecast": None}
+        ended = {"state": "canceled", "finished_s": time.monotonic(), "forecast": None}
         found.snapshot = replace(self.snapshot, **ended)
         return found
 
@@ -207,8 +207,8 @@ def closed(generator: Iterator[Progress[Any]] | None) -> dict[str, Any] | None:
 
 def ending(error: BaseException) -> dict[str, Any]:
     """The closing fields of a job that raised: a plain line for our own errors, type and message for all others."""
-    if isinstance(error, Cancelled):
-        return {"state": "cancelled"}
+    if isinstance(error, Canceled):
+        return {"state": "canceled"}
     if isinstance(error, HeadroomError):
         return {"state": "failed", "error": str(error), "details": error.details}
     _log.error("a job failed", exc_info=error)

@@ -12,7 +12,6 @@ from engine.architecture.families import FAMILIES
 from headroom import settings
 from pages.ui.page.screens import STORY
 from tests.conftest import REPOSITORY
-from tests.test_imports_go_one_way import FLOORS, OF_SCREENS
 from tests.write_docs import PAGE, WRITTEN, page, parser
 
 CONTRIBUTING, ARCHITECTURE = REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "docs" / "architecture.md"
@@ -142,10 +141,3 @@ def test_every_target_of_make_is_told_and_every_one_told_exists():
     asked = {path: set(re.findall(r"^(?:\w+=\S+ )*make (\w+)", "\n".join(told(path)), re.M)) for path in DOCS}
     assert set().union(*asked.values()) <= set(there.split())
     assert asked[CONTRIBUTING] == set(there.split())
-
-
-def test_the_floors_that_are_drawn_are_those_that_are_checked():
-    rows = re.findall(r"^\| (\d+) \| (.+?) \|", read(ARCHITECTURE), re.M)
-    drawn = {int(number): set(re.findall(r"`([\w.<>]+)`", names)) for number, names in rows}
-    floors = ["pages.ui.<screen>" if floor == OF_SCREENS else floor for floor in FLOORS]
-    assert drawn == {number: set(floor.split()) for number, floor in enumerate(floors, start=1)}

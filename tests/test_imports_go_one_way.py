@@ -2,6 +2,7 @@
 modules import each other in a circle."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -15,44 +16,18 @@ import pytest
 from tests.conftest import HANG_S, REPOSITORY
 
 # the packages of one screen each, named as the screen's file is
-OF_SCREENS = " ".join(
+OF_SCREENS = {
     f"pages.ui.{file.stem}"
-    for file in sorted((REPOSITORY / "pages").glob("*.py"))
+    for file in (REPOSITORY / "pages").glob("*.py")
     if (REPOSITORY / "pages" / "ui" / file.stem).is_dir()
-)
-# Lowest first. A package imports from itself and from lower floors, so two on one floor know nothing of each other.
-FLOORS = [
-    "cache engine.errors",
-    "engine.demo engine.files engine.memory engine.progress engine.records engine.shapes "
-    "engine.statistics engine.turns",
-    "engine.architecture engine.shipped engine.slots",
-    "engine.checkpoints engine.jobs engine.kernels",
-    "engine.placement",
-    "engine.models",
-    "engine.questions",
-    "engine.timing",
-    "engine.pieces",
-    "engine.measurement",
-    "engine.composed engine.receipts",
-    "engine.accuracy",
-    "engine.texts",
-    "engine.corpus engine.heads",
-    "engine.importance",
-    "engine.export engine.studies engine.training",
-    "engine.distributed engine.views",
-    "engine.requests",
-    "engine.cli",
-    "pages.ui.page",
-    "pages.ui.controls pages.ui.figures",
-    "pages.ui.downloads",
-    "pages.ui.sections",
-    OF_SCREENS,
-    "pages.ui.study_report",
-    "pages",
-    "app engine.__main__",  # the command line is a front end as app.py is: it has the report of a study drawn
-    "headroom",  # starts either
-]
-FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor.split()}
+}
+ARCHITECTURE = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
+# by number: a package imports from lower layers, and from packages of its own layer that do not import it back
+LAYERS = {
+    int(number): set(re.findall(r"`([\w.]+)`", names)) | (OF_SCREENS if "`pages.ui.<screen>`" in names else set())
+    for number, names in re.findall(r"^\| (\d+) \| (.+?) \|", ARCHITECTURE, re.M)
+}
+LAYER = {room: number for number, rooms in LAYERS.items() for room in rooms}
 SCREENS = ("pages", "pages.ui", "app")
 DRAWING = {"streamlit", "altair", "vl_convert"}
 OF_TORCH = {  # classes and functions of torch itself, imported where they are first needed
@@ -90,7 +65,7 @@ def may_import_torch(path: Path) -> bool:
 
 
 def room(module: str) -> str | None:
-    """What stands on a floor: the package of a module, or a module that is in none. None for `engine` and `pages.ui`
+    """What is in a layer: the package of a module, or a module that is in none. None for `engine` and `pages.ui`
     themselves, which hold a docstring and nothing else."""
     depth = {"engine": 2, "pages.ui": 3}.get(part(module), 1)
     names = module.split(".")[:depth]
@@ -109,11 +84,8 @@ def imports(path: Path, top_level_only: bool = False) -> tuple[str, ...]:
     return tuple(found)
 
 
-def upward(path: Path) -> set[str]:
-    """The imports of a module that go up or sideways, as `importer -> imported`."""
-    here = room(dotted(path))
-    names = {name for name in imports(path) if name in MODULES and room(name) not in (None, here)}
-    return {f"{dotted(path)} -> {name}" for name in names if FLOOR[room(name)] >= FLOOR[here]}
+def other_rooms(path: Path) -> set[str]:
+    return {room(name) for name in imports(path) if name in MODULES} - {None, room(dotted(path))}
 
 
 def imported_modules(source: str, modules: Collection[str] = frozenset(MODULES)) -> Iterator[str]:
@@ -175,8 +147,9 @@ def test_no_folder_has_more_than_20_modules():
     assert found.keys() <= {"engine.architecture.families"}, "a list, of one short module for each family, may"
 
 
-def test_everything_stands_on_a_floor():
-    assert {room(module) for module in MODULES} - {None} == set(FLOOR)
+def test_everything_is_in_one_of_twelve_layers():
+    assert {room(module) for module in MODULES} - {None} == set(LAYER)
+    assert sorted(LAYERS) == [*range(1, 13)]
 
 
 def in_parts(*parts: str) -> list[Path]:
@@ -184,7 +157,13 @@ def in_parts(*parts: str) -> list[Path]:
 
 
 def test_imports_go_one_way():
-    assert [each for path in sources() for each in sorted(upward(path))] == []
+    imported: dict[str, set[str]] = {}
+    for path in sources():
+        if here := room(dotted(path)):
+            imported.setdefault(here, set()).update(other_rooms(path))
+    up = {f"{here} -> {name}" for here, names in imported.items() for name in names if LAYER[name] > LAYER[here]}
+    assert not up and not circle(imported)
+    assert {screen: names for screen in OF_SCREENS if (names := imported[screen] & OF_SCREENS)} == {}
     drawing = {dotted(path) for path in in_parts("cache", "engine") if libraries(imports(path)) & DRAWING}
     assert drawing == {"engine.requests.running", "engine.views.pictures"}, "in a function, at most"
     assert not [path for path in sources() if dotted(path) in ("engine", "pages.ui") and imports(path)], "words alone"

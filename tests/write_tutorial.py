@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-from pages.ui.downloads.notebook import TUTORIAL
+from pages.ui.downloads.exports import TUTORIAL
 from tests.conftest import HANG_S, REPOSITORY
 
 

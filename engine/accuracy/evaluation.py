@@ -1,7 +1,7 @@
 """Accuracy of a model under a mask: questions -> store or forward passes -> `Answers` -> accuracy, intervals, flips.
 
 The log-likelihood of every choice is stored, chunk by chunk, so every figure here follows without a rerun, and a
-cancelled or killed run resumes at its current chunk.
+canceled or killed run resumes at its current chunk.
 """
 
 import math

@@ -34,13 +34,13 @@ class PartSize:
     each of which has a scale."""
 
     n_params: int = 0
-    n_quantised: int = 0
+    n_quantized: int = 0
     n_outputs: int = 0
 
     def n_bytes(self, precision: str) -> int:
         """What it takes in memory in that precision."""
         if precision == "int8":
-            return self.n_quantised + 2 * (self.n_params - self.n_quantised) + SCALE_BYTES * self.n_outputs
+            return self.n_quantized + 2 * (self.n_params - self.n_quantized) + SCALE_BYTES * self.n_outputs
         return self.n_params * (4 if precision == "fp32" else 2)
 
 

@@ -44,7 +44,7 @@ def main() -> None:
         except Wrong as error:
             result.append(json.dumps(str(error)))
         except Exception as error:
-            result.append(json.dumps(in_words(error)))
+            result.append(json.dumps(describe_error(error)))
 
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     threading.Thread(target=fetch_all, daemon=True).start()
@@ -136,7 +136,7 @@ def _digest_of(partial: Any, file: dict[str, Any]) -> Any:
     return hashlib.file_digest(partial, lambda: digest)
 
 
-def in_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What went wrong with the hub, in one line without the server's own words."""
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError
 

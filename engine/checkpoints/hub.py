@@ -131,7 +131,7 @@ def look_up(text: str) -> Offer:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
-    from engine.checkpoints.fetching import in_words
+    from engine.checkpoints.fetching import describe_error
 
     name = model_name(text)
     if not name.repo:
@@ -150,7 +150,7 @@ def look_up(text: str) -> Offer:
     try:
         commit, files, config, weights = _within(LOOK_UP_S, ask)
     except GatedRepoError as error:
-        raise HeadroomError(f"{name} cannot be downloaded: {in_words(error)}") from error
+        raise HeadroomError(f"{name} cannot be downloaded: {describe_error(error)}") from error
     except RevisionNotFoundError as error:
         raise HeadroomError(f"{name.repo} has no revision {name.revision!r} on the hub; look at its page") from error
     except RepositoryNotFoundError as error:
@@ -166,7 +166,7 @@ def look_up(text: str) -> Offer:
         line = f"what {host()} says of its files cannot be read ({type(error).__name__})"
         raise HeadroomError(f"{name} could not be looked up: {line}; try again later") from error
     except Exception as error:  # what the network can do is not all in one class
-        raise HeadroomError(f"{name} could not be looked up: {in_words(error)}") from error
+        raise HeadroomError(f"{name} could not be looked up: {describe_error(error)}") from error
     if not any(files.keys() >= set(each) for each in TOKENIZER_SETS):
         raise HeadroomError(f"{name} has no tokenizer on the hub; download it into a folder and add one")
     small = [files[each] for each in SMALL if each in files]

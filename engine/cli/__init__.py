@@ -3,7 +3,7 @@
 `options`: the parser, made from the fields of requests
 `output`: progress, lines, one JSON object, or a file; a hub model that is not here, fetched once a person has agreed
 
-Exit codes: 0 done, 1 failed with one plain line, 2 bad usage, 130 cancelled. With --json exactly one JSON object goes
+Exit codes: 0 done, 1 failed with one plain line, 2 bad usage, 130 canceled. With --json exactly one JSON object goes
 to standard output; progress and messages always go to standard error.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from engine.cli.options import Parser, request_of
 from engine.cli.output import deliver, fetch, report_to_terminal
-from engine.errors import Cancelled, HeadroomError, NotHere, UsageError, one_line, unforeseen
+from engine.errors import Canceled, HeadroomError, NotHere, UsageError, one_line, unforeseen
 from engine.files import named
 from engine.memory import bound_growth
 from engine.progress import announce, tell
@@ -25,7 +25,7 @@ from engine.requests import REQUESTS, Request
 from engine.requests.base import gives
 from engine.requests.running import apply_settings
 
-CANCELLED = "cancelled; finished parts are stored, and the same command resumes from there"
+CANCELED = "canceled; finished parts are stored, and the same command resumes from there"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def stop(signum: int, frame: Any) -> NoReturn:
         was_told.append(signum)
-        raise KeyboardInterrupt if signum == signal.SIGINT else Cancelled
+        raise KeyboardInterrupt if signum == signal.SIGINT else Canceled
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except (Exception, KeyboardInterrupt) as error:
         # a library that was being imported may have made another error of it
-        code, line = (130, CANCELLED) if was_told else _told(error)
+        code, line = (130, CANCELED) if was_told else _told(error)
         print(f"headroom: {line}", file=sys.stderr)
         return code
     finally:
@@ -58,8 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _told(error: BaseException) -> tuple[int, str]:
     """(exit code, line) for what ended a command."""
-    if isinstance(error, KeyboardInterrupt | Cancelled):
-        return 130, CANCELLED
+    if isinstance(error, KeyboardInterrupt | Canceled):
+        return 130, CANCELED
     if isinstance(error, HeadroomError):
         return 2 if isinstance(error, UsageError) else 1, one_line(error)
     if isinstance(error, MemoryError):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.distributed.ray_internals import OWN, start
-from engine.errors import Cancelled, HeadroomError, UsageError, one_line
+from engine.errors import Canceled, HeadroomError, UsageError, one_line
 from engine.files import temporary_folder
 
 PACKAGE = "ray==2.60.0"  # as requirements-ray.txt has it
@@ -105,7 +105,7 @@ def _connect(ray: Any, address: str, folder: str) -> None:
                 socket.create_connection((host.strip("[]"), int(port)), REACHED_S).close()
             ray.init(address=address, **quiet)
     except SystemExit as error:  # Ray's answer to SIGTERM
-        raise Cancelled("cancelled") from error
+        raise Canceled("canceled") from error
     except Exception as error:
         raise HeadroomError(f"{what} ({one_line(error)}); {then}") from error
     finally:

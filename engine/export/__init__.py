@@ -4,7 +4,6 @@
 `forms`: tensors and config of the forms masked and small
 `even`: the form that fits the stock architecture, or the reason why a mask does not
 `modeling_pruned`: the file included in the form `small`, for transformers to run; imported here only to compare
-`both_versions`: config and tokenizer settings in names that transformers 4 and 5 know
 `folders`: the temporary folder, and weights written in files of bounded size
 `card`: the model card, and the base model's license
 """

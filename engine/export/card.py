@@ -70,7 +70,7 @@ class Exported:
     mask: the mask in text form
     command: the command that exports it again
     base: name of the base model
-    licence: license stated by the base model, "" if none
+    license: license stated by the base model, "" if none
     n_params, n_bytes: parameters and bytes of weights, before and after
     checked: comparison of its logits with the masked model's
     judged: its accuracy, if measured
@@ -81,7 +81,7 @@ class Exported:
     mask: str
     command: str
     base: str
-    licence: str
+    license: str
     n_params: tuple[int, int]
     n_bytes: tuple[int, int]
     checked: Checked
@@ -92,7 +92,7 @@ class Exported:
         (params_before, params), (bytes_before, n_bytes) = self.n_params, self.n_bytes
         return {
             "out": str(self.folder), "form": self.form, "mask": self.mask, "base": self.base,
-            "licence": self.licence or None, "command": self.command, "parameters": params,
+            "license": self.license or None, "command": self.command, "parameters": params,
             "parameters_before": params_before, "bytes": n_bytes, "bytes_before": bytes_before,
             "largest_logit_difference": self.checked.difference, "checked": asdict(self.checked),
             "accuracy": None if self.judged is None else self.judged.fields(),
@@ -121,7 +121,7 @@ def headroom_version() -> str:
         return tomllib.loads(file.read_text(encoding="utf-8"))["project"]["version"]
 
 
-def licence_of(identity: Identity) -> Mapping[str, str]:
+def license_of(identity: Identity) -> Mapping[str, str]:
     """Returns the license fields in the header of the base model's card, or the license in its config."""
     for card in base_cards(identity.folder):
         with card.open("rb") as file:
@@ -146,8 +146,8 @@ def write_card(folder: Path, identity: Identity, made: Exported) -> None:
 
 def card(identity: Identity, made: Exported) -> str:
     """Returns the card as Markdown with its YAML header."""
-    licence, base = licence_of(identity), base_of(identity)
-    head = [f"{key}: {value}" for key, value in licence.items()]
+    license, base = license_of(identity), base_of(identity)
+    head = [f"{key}: {value}" for key, value in license.items()]
     head += [f"base_model: {base}"] if base else []
     head += ["library_name: transformers", "pipeline_tag: text-generation", "tags:"]
     head += [f"- {tag}" for tag in ("headroom", "pruned", "attention-head-pruning")]
@@ -160,7 +160,7 @@ def card(identity: Identity, made: Exported) -> str:
         "---", *head, "---", "", f"# {name}, pruned", "",
         f"This model was pruned with Headroom {headroom_version()}. Export form `{made.form}`: "
         f"{_FORMS[made.form]}{trust}", "",
-        *([] if licence else ["The base model's files do not name a license. Look up its license before you distribute "
+        *([] if license else ["The base model's files do not name a license. Look up its license before you distribute "
                               "this model.", ""]),
         "```python", made.lines_to_load(made.folder.name), "```", "",
         "| | base model | this model |", "|---|--:|--:|",

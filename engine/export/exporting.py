@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,7 @@ from engine.checkpoints.tokenizer import AS_WRITTEN, OWN, SETTINGS, tokenizer_se
 from engine.checkpoints.weight_files import read_json, weight_files
 from engine.demo import story
 from engine.errors import HeadroomError, UsageError
-from engine.export.both_versions import config_of_both, tokenizer_settings_of_both
-from engine.export.card import Checked, Exported, Judged, base_cards, copied, licence_of, write_card
+from engine.export.card import Checked, Exported, Judged, base_cards, copied, license_of, write_card
 from engine.export.even import even
 from engine.export.folders import folder_bytes, named_folder, refuse_taken, write_weights, written_aside
 from engine.export.forms import FORMS, ExportForm, masked, small, small_model
@@ -40,6 +39,10 @@ from engine.questions.requests import Questions
 PLANS = {"masked": masked, "small": small, "even": even}
 TOKENS = 256
 MOST = 0.01  # of the largest logit: an export that differs by more is discarded
+# of transformers 5 alone: classes, which tokenizer.json describes whole, and what it writes about where files came from
+NEW_CLASSES = ("TokenizersBackend", "PythonBackend", "SentencePieceBackend", "MistralCommonBackend")
+NEW_SETTINGS = ("backend", "is_local", "local_files_only", "files_loaded", "response_template", "chat_control_tokens")
+ROPE_NAMES = {"rotary_emb_base": "rope_theta", "rotary_pct": "partial_rotary_factor"}  # as GPT-NeoX's config has them
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ def export(session: Session, target: Target, asked: Export) -> Iterator[Progress
             checked = compared(expected, spec, aside, target.bos, small_model if asked.form == "small" else None)
             before = sum(file.stat().st_size for file in weight_files(identity.folder))
             made = Exported(folder, asked.form, asked.mask.text(), asked.command, identity.name,
-                            licence_of(identity).get("license", ""), (identity.n_params, plan.n_params),
+                            license_of(identity).get("license", ""), (identity.n_params, plan.n_params),
                             (before, folder_bytes(aside)), checked, judged)  # fmt: skip
             write_card(aside, identity, made)
     yield Progress(total, total, made)
@@ -217,3 +220,43 @@ def _logits(model: Any, ids: Any) -> np.ndarray:
 
     with torch.inference_mode():
         return model(ids.to(model.get_input_embeddings().weight.device)).logits[0].float().cpu().numpy()
+
+
+def config_of_both(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with the fields of version 4 next to those that version 5 renamed: without them version 4 takes the
+    default for rotary positions without a word."""
+    known, older = family_of(config).fields, {"torch_dtype": config.get("dtype")}
+    rope = config.get("rope_parameters")
+    if isinstance(rope, Mapping):
+        found = _rope_fields(rope, config)
+        older |= {name: found.get(ROPE_NAMES.get(name, name)) for name in (*found, *ROPE_NAMES) if name in known}
+    return {**{name: value for name, value in older.items() if value is not None}, **config}
+
+
+def _rope_fields(rope: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """What version 4 calls rotary positions: those of all layers, or of layers without a window and with one."""
+    whole, windowed = rope.get("full_attention") or rope, rope.get("sliding_attention") or {}
+    apart = ("rope_theta", "partial_rotary_factor")
+    scaling = {name: value for name, value in whole.items() if name not in apart}
+    kind = scaling.get("rope_type", scaling.get("type"))
+    if kind == "longrope" and config.get("model_type") == "phi3":  # whose class in version 4 takes these alone
+        scaling = {"type": kind, **{name: scaling[name] for name in ("short_factor", "long_factor")}}
+    found = {name: whole.get(name) for name in apart}
+    return found | {
+        "rope_scaling": None if kind in (None, "default") else scaling,
+        "original_max_position_embeddings": whole.get("original_max_position_embeddings"),
+        "rope_local_base_freq": windowed.get("rope_theta"),
+    }
+
+
+def tokenizer_settings_of_both(settings: Mapping[str, Any], is_fast: bool) -> dict[str, Any]:
+    """What tokenizer_config.json says, in names of both versions. `is_fast`: there is a tokenizer.json."""
+    found = {name: value for name, value in settings.items() if name not in NEW_SETTINGS}
+    if found.get("tokenizer_class") in NEW_CLASSES and is_fast:
+        found["tokenizer_class"] = "PreTrainedTokenizerFast"
+    if isinstance(found.get("extra_special_tokens"), list):
+        extra = found.pop("extra_special_tokens")
+        found.setdefault("additional_special_tokens", extra)
+    if isinstance(named := found.pop("model_specific_special_tokens", None), dict):
+        found["extra_special_tokens"] = named | (found.get("extra_special_tokens") or {})
+    return found

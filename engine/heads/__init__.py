@@ -13,7 +13,7 @@
 `vector_prompt`: the likeliest next tokens of a prompt with a function vector added at each layer
 `copy_suppression`: how much every head lowers tokens that the model is about to repeat, through the store
 `retrieval`: whether every head looks at what the model copies from far back, through the store
-`idealised`: heads with their attention pattern replaced by an ideal one, and how much of their effect remains
+`idealized`: heads with their attention pattern replaced by an ideal one, and how much of their effect remains
 `attention`: attention patterns of all heads on a text, and what they add to the next token's logit
 `logit_lens`: the likeliest next tokens after each layer, and the probability of the actual one
 `direct_paths`: what each component adds to a logit

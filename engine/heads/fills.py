@@ -16,7 +16,7 @@ from engine.accuracy.evaluation import Answers, evaluation
 from engine.composed import then
 from engine.errors import UsageError
 from engine.heads.ablation import mean_outputs
-from engine.heads.idealised import KNOCKOUT, knockout_answers
+from engine.heads.idealized import KNOCKOUT, knockout_answers
 from engine.measurement import Measurement, Workload, measured_apart, single
 from engine.models.added_vector import AddedVector
 from engine.models.loading import Loaded

@@ -36,7 +36,7 @@ PROBES: dict[str, Probe] = {
 }
 INDUCTION_FROM = 0.3  # prefix matching from which a head that copies more than chance counts as an induction head
 N_ERRORS = 2  # standard errors of copying by which it is clearly above chance
-PART = 10  # examples stored together, so that a cancelled run resumes there
+PART = 10  # examples stored together, so that a canceled run resumes there
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class Agreement:
     labels: names of the rankings
     srcc: Spearman's rho of their scores, nan if one of them is constant
     low, high: a 95% interval (Fisher's z, Bonett and Wright's standard error; nan if rho is 1 or -1)
-    p: two-sided, from random relabellings of the components (for more than 512, from the normal limit)
+    p: two-sided, from random relabelings of the components (for more than 512, from the normal limit)
     overlap: share of the top 30% of one that is in the top 30% of the other
     """
 
@@ -85,14 +85,14 @@ def agreement(scores: Mapping[str, np.ndarray], permutations: int = PERMUTATIONS
     """Returns the Agreement of every two score arrays over the same components. UsageError: no scores, or different
     shapes."""
     rows = _rows(scores)
-    ranks = _centred(_ranks(rows))
+    ranks = _centered(_ranks(rows))
     together, srcc = ranks @ ranks.T, _correlations(ranks)
     n, generator = rows.shape[1], np.random.default_rng(0)
     extreme = np.zeros_like(srcc)
     for _ in range(permutations if n <= MAX_PERMUTED else 0):
         extreme += np.abs(ranks @ ranks[:, generator.permutation(n)].T) >= np.abs(together)
     p = np.where(np.isnan(srcc), np.nan, (extreme + 1) / (permutations + 1))
-    p = (p + p.T) / 2  # a pair is relabelled from either side
+    p = (p + p.T) / 2  # a pair is relabeled from either side
     if n > MAX_PERMUTED:
         # the limit of the permutation test
         p = np.vectorize(lambda x: float(f"{math.erfc(x):.9g}"))(np.abs(srcc) * math.sqrt((n - 1) / 2))
@@ -112,7 +112,7 @@ def agreement_within_layers(scores: Mapping[str, np.ndarray]) -> np.ndarray:
     both."""
     rows = _rows(scores).reshape(len(scores), *next(iter(scores.values())).shape)
     layers = range(rows.shape[1] if rows.ndim == 3 and rows.shape[2] > 1 else 0)
-    each = [_correlations(_centred(_ranks(rows[:, layer]))) for layer in layers]
+    each = [_correlations(_centered(_ranks(rows[:, layer]))) for layer in layers]
     stacked = np.reshape(each, (-1, len(rows), len(rows)))
     known = np.isfinite(stacked).sum(0)
     return np.divide(np.nansum(stacked, 0), known, out=np.full(known.shape, np.nan), where=known > 0)
@@ -163,15 +163,15 @@ def _ranks(rows: np.ndarray) -> np.ndarray:
     return rankdata(rows, axis=1)
 
 
-def _centred(ranks: np.ndarray) -> np.ndarray:
+def _centered(ranks: np.ndarray) -> np.ndarray:
     """Returns twice the ranks, minus their mean: whole numbers, so that sums of products are exact in any order of
     addition and identical on all machines."""
     doubled = 2 * ranks
     return doubled - doubled.mean(1, keepdims=True)
 
 
-def _correlations(centred: np.ndarray) -> np.ndarray:
+def _correlations(centered: np.ndarray) -> np.ndarray:
     """Returns (k, k): the correlations of every two rows, nan if one is constant."""
-    sums = centred @ centred.T
+    sums = centered @ centered.T
     lengths = np.sqrt(np.outer(sums.diagonal(), sums.diagonal()))
     return np.clip(np.divide(sums, lengths, out=np.full_like(sums, np.nan), where=lengths > 0), -1, 1)

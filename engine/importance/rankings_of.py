@@ -21,7 +21,7 @@ from engine.measurement import Measurement
 from engine.models.masks import Edits, Mask, parse_edits, without_layers
 from engine.models.session import Target
 from engine.progress import Progress
-from engine.questions.requests import Requests, TaskSpec, get_requests, select
+from engine.questions.requests import RenderedQuestions, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 
 Axis = Literal["heads", "ffns", "layers"]
@@ -181,7 +181,7 @@ def evidence(
     wanted: Collection[str],
     n_layers: int = 0,
     data_dir: str | Path | None = None,
-    requests: Requests | None = None,
+    requests: RenderedQuestions | None = None,
 ) -> Measurement[Evidence]:
     """Returns the `wanted` Evidence (fields of Evidence) and, if any layers are dropped, the first `n_layers` of
     their order; missing evidence is None.
@@ -219,7 +219,7 @@ def evidence(
 
 
 def orders_of(
-    target: Target, pruning: Pruning, data_dir: str | Path | None = None, requests: Requests | None = None
+    target: Target, pruning: Pruning, data_dir: str | Path | None = None, requests: RenderedQuestions | None = None
 ) -> Measurement[Orders]:
     """Returns the Orders that the levels of `pruning` need; `requests` as for `evidence`."""
     wanted, n_layers = pruning.missing(Evidence()), pruning.n_layers_dropped

@@ -1,7 +1,7 @@
 """Linear layers of a model on a CPU, as this processor is fastest (`engine.kernels.kernel_choice`).
 
 A bf16 layer's product may be taken in fp32 and rounded once, as native bf16 with fp32 sums does: without 16-bit
-arithmetic torch multiplies bf16 eight times slower than fp32. An int8 layer quantises its input row by row and keeps
+arithmetic torch multiplies bf16 eight times slower than fp32. An int8 layer quantizes its input row by row and keeps
 outlier columns apart as LLM.int8() does (Dettmers et al. 2022); its whole numbers are multiplied by the processor's own
 int8 products, exact in int32, or in fp32, which is exact as long as sums stay under 2^24. bitsandbytes' own layers take
 the same products in more and longer passes over memory; here blocks stay in the processor's cache until they are
@@ -117,24 +117,24 @@ class QuantizedInput:
 
 
 class SharedInput:
-    """What the int8 layers of a model have in common: their ways, and the input that was quantised last: queries, keys
+    """What the int8 layers of a model have in common: their ways, and the input that was quantized last: queries, keys
     and values are made of the same one, as are gates and what they gate."""
 
     def __init__(self, product: str, gradient: str) -> None:
         self.product, self.gradient = product, gradient
         self._last: tuple[Any, float, QuantizedInput] | None = None
 
-    def quantised(self, x: Tensor, threshold: float) -> QuantizedInput:
-        """The input (..., in) of a layer, quantised; no pass changes a layer's input in place once a layer had it."""
+    def quantized(self, x: Tensor, threshold: float) -> QuantizedInput:
+        """The input (..., in) of a layer, quantized; no pass changes a layer's input in place once a layer had it."""
         if self._last is not None and self._last[0]() is x and self._last[1] == threshold:
             return self._last[2]
         self._last = None  # first: its memory serves the next
-        found = quantised(x.reshape(-1, x.shape[-1]), threshold)
+        found = quantize_input(x.reshape(-1, x.shape[-1]), threshold)
         self._last = weakref.ref(x), threshold, found
         return found
 
 
-def quantised(flat: Tensor, threshold: float) -> QuantizedInput:
+def quantize_input(flat: Tensor, threshold: float) -> QuantizedInput:
     """`flat` (rows, in) bf16 as LLM.int8() has it: a column with a value of at least `threshold` in any row is kept
     apart (0: none is), and a row's step is a 127th of the largest of its other values."""
     import torch
@@ -285,7 +285,7 @@ def _int8_linear() -> Any:
         def product(self, x: Tensor) -> Tensor:
             if self.shared.product == OWN:
                 return super().forward(x)
-            rows = self.shared.quantised(x, threshold(self))
+            rows = self.shared.quantized(x, threshold(self))
             found = int8_product(rows, *quantized(self), self.bias, self.shared.product == INTEGER)
             return found.view(*x.shape[:-1], found.shape[1])
 

@@ -203,7 +203,11 @@ def _ways(rows: int, d_in: int, d_out: int) -> dict[str, dict[str, float]]:
         "int8": {OWN: lambda: plain(x)}
         | {
             way: lambda way=way: cpu_products.int8_product(
-                cpu_products.quantised(x, bitsandbytes_internals.threshold(plain)), held, scales, bias, way == INTEGER
+                cpu_products.quantize_input(x, bitsandbytes_internals.threshold(plain)),
+                held,
+                scales,
+                bias,
+                way == INTEGER,
             )
             for way in cpu_products.int8_ways()
         },

@@ -40,7 +40,7 @@ from engine.kernels.kernel_choice import known_products, products, set_threads, 
 from engine.memory import freed_at_once, return_freed_memory
 from engine.placement.accelerate_internals import bytes_per_s_to, quiet_accelerate
 from engine.placement.devices import asked_device, device_class, refuse_other_device
-from engine.placement.disk_offload import FOLDER, DiskOffload, Quantised, clear_leftovers, offload_to_disk, on_disk
+from engine.placement.disk_offload import FOLDER, DiskOffload, Quantized, clear_leftovers, offload_to_disk, on_disk
 from engine.placement.placement import Placement, device_map, plan_placement, remember_rates
 from engine.progress import Stopped, is_to_stop, leave_to_worker, may_stop, tell
 
@@ -51,7 +51,7 @@ class LoadSpec:
     GGUF file.
 
     `int8_threshold` is bitsandbytes' outlier threshold: 6.0 is what OPT needs from 6.7B on; 0.0 makes every row
-    independent of its neighbours and is faster.
+    independent of its neighbors and is faster.
     """
 
     model: str = "demo"
@@ -215,37 +215,37 @@ def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: D
     config = model_config(identity.config)
     tokenizer = load_tokenizer(identity.folder, identity.config, identity.shape.n_vocab)
     model_class, family = causal_lm_class(config), family_of(identity.config)
-    quantised: Quantised | None = None
+    quantized: Quantized | None = None
 
     def begin(model: Any) -> None:
         if family.is_adapted:  # before accelerate wraps what modules compute
             adapt_attention(family, model)
-        if quantised is not None:
-            quantised.begin(model)
+        if quantized is not None:
+            quantized.begin(model)
 
     with stock_tensors(identity.folder, bool(config.tie_word_embeddings)) as tensors:
         refuse_unless_whole(spec.model, tensors, model_class, config)
         refuse_unknown_tokens(spec.model, tokenizer, identity.shape.n_vocab)
         if spec.precision == "int8":
             tensors = {name: replace(each, is_quantized=is_matrix(name, each.shape)) for name, each in tensors.items()}
-        quantised = Quantised(family, placing.on_disk, aside) if aside and spec.precision == "int8" else None
-        if quantised is not None:
-            tensors = quantised.followed(tensors)
+        quantized = Quantized(family, placing.on_disk, aside) if aside and spec.precision == "int8" else None
+        if quantized is not None:
+            tensors = quantized.followed(tensors)
         elif aside is not None:
             tensors = on_disk(tensors, placing.on_disk, aside, dtype)
         tensors = _counted(tensors, message_of(spec) + ("" if placing.is_whole else f" ({placing.in_words()})"))
         model, report = load_tensors(
             model_class,
             tensors,
-            begin=begin if family.is_adapted or quantised else None,
+            begin=begin if family.is_adapted or quantized else None,
             config=config,
             attn_implementation=family.attends_by,
             device_map=device_map(placing, model_class, config, family),
             **options,
         )
     refuse_unless_loaded(spec.model, report)
-    if quantised is not None:
-        quantised.set_aside_before(identity.shape.n_layers)
+    if quantized is not None:
+        quantized.set_aside_before(identity.shape.n_layers)
     if aside is not None:
         aside.goes_with(model)
     return model, tokenizer

@@ -129,7 +129,7 @@ def on_disk(
     }
 
 
-class Quantised:
+class Quantized:
     """Sets int8 layers aside while they are loaded: each as soon as the next one is begun, so that never all of them
     lie in memory. Norms and biases stay there. transformers loads layers in order, one tensor at a time."""
 

@@ -61,19 +61,19 @@ def rewrite_answers(task: Any, rewrite: Callable[[Sequence[str]], Sequence[str]]
     task.build_qa_turn = build
 
 
-def normalised(answer: str) -> str:
+def normalized(answer: str) -> str:
     """The answer in lower case without punctuation, articles and repeated blanks."""
     return " ".join(re.sub(r"\b(?:a|an|the)\b", " ", answer.lower().translate(PUNCTUATION)).split())
 
 
 def compute_exact(gold: str, prediction: str) -> int:
-    """1 when both answers are equal once normalised, else 0."""
-    return int(normalised(gold) == normalised(prediction))
+    """1 when both answers are equal once normalized, else 0."""
+    return int(normalized(gold) == normalized(prediction))
 
 
 def compute_f1(gold: str, prediction: str) -> float:
     """Harmonic mean of word precision and recall; two empty answers agree fully."""
-    gold_words, predicted_words = normalised(gold).split(), normalised(prediction).split()
+    gold_words, predicted_words = normalized(gold).split(), normalized(prediction).split()
     if not gold_words or not predicted_words:
         return float(gold_words == predicted_words)
     shared = sum((Counter(gold_words) & Counter(predicted_words)).values())

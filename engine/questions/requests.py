@@ -111,7 +111,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Requests:
+class RenderedQuestions:
     """All questions of a task in dataset order.
 
     greedy: right means that greedy decoding gives the continuation
@@ -136,7 +136,7 @@ PARSED_QUESTIONS: "Kept[Rendered]" = Kept(PARSED_BYTES)
 
 def get_requests(
     task: TaskSpec, data_dir: str | Path | None = None, store: Store | None = None, first: int | None = 0
-) -> Requests:
+) -> RenderedQuestions:
     """The rendered questions of `task`, from `store` where they were rendered before.
 
     Rows come from the embedded suite, from `data_dir`/<task>/<split>.jsonl, or else from the hub: NotHere where nobody
@@ -172,7 +172,7 @@ def get_requests(
     own = given.own_file(task.split, info) if given is not None and task.name.endswith(OWN_SUFFIXES) else None
     for line in own.remarks if own is not None else ():
         remark.get()(line)
-    return Requests(task, questions, greedy, source, chance, kept, own)
+    return RenderedQuestions(task, questions, greedy, source, chance, kept, own)
 
 
 def harness_rows(
@@ -211,7 +211,7 @@ class Questions:
     Chunks are fixed runs of `order`, so a question is always scored in the same company, whatever the limit.
     """
 
-    requests: Requests
+    requests: RenderedQuestions
     order: tuple[int, ...]
     n: int
 
@@ -253,7 +253,7 @@ class Questions:
 SAMPLES = ("first", "stratified")
 
 
-def select(requests: Requests, limit: int | None = None, sample: str = "first") -> Questions:
+def select(requests: RenderedQuestions, limit: int | None = None, sample: str = "first") -> Questions:
     """The questions to use: `first` in dataset order (what the harness's limit does), or `stratified`.
 
     Stratified is one seeded order in which every beginning has nearly the same share of each gold choice, so that an
@@ -270,7 +270,7 @@ def select(requests: Requests, limit: int | None = None, sample: str = "first") 
     return Questions(requests, _stratified(requests), wanted)
 
 
-def _stratified(requests: Requests) -> tuple[int, ...]:
+def _stratified(requests: RenderedQuestions) -> tuple[int, ...]:
     shuffled = [int(index) for index in np.random.default_rng(0).permutation(len(requests.questions))]
     by_gold: dict[tuple[int, ...], list[int]] = {}
     for index in shuffled:

@@ -10,7 +10,7 @@ from engine.models.session import Session
 from engine.requests.base import MOST, NamesTask, RequestRun, Result, training_questions
 from engine.requests.fields import choice, number
 from engine.studies.ablations import Ablations, ablations
-from engine.studies.surveys import in_words
+from engine.studies.surveys import describe_task
 from engine.views.accuracy import ablation_view
 
 SCORES = tuple(each.heads for name, each in CRITERIA.items() if name not in KINDS)
@@ -55,4 +55,4 @@ class AblateHeads(NamesTask):
             },
         }  # fmt: skip
         label = "" if self.score in ORACLES else MEASURED_BY[self.score].label.lower()
-        return Result(found, fields, ablation_view(found, in_words(task), label))
+        return Result(found, fields, ablation_view(found, describe_task(task), label))

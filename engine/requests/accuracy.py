@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from engine.accuracy.evaluation import Answers, accuracy, compared, evaluation
-from engine.accuracy.harness_samples import is_samples, to_samples
+from engine.accuracy.harness_logs import is_samples, to_samples
 from engine.errors import UsageError
 from engine.heads.fills import FILLS, N_QUESTIONS, filled_evaluation
 from engine.importance.rankings_of import Pruning, pruning_of_second

@@ -45,7 +45,7 @@ class ReadCorpus(OfModel):
         target = self.target(run.session)
         head = None if self.head is None else head_named(self.head, target.shape)
         found = run.value(self.measurement(run.session))
-        rows = rows_of(found)
+        rows = corpus_rows(found)
         fields: dict[str, Any] = {
             "windows": len(found), "asked": self.windows, "available": found.windows.n_available, "length": self.length,
             "heads": rows, "out": self.out,
@@ -62,7 +62,7 @@ class ReadCorpus(OfModel):
         return Result(found, fields, view, files)
 
 
-def rows_of(found: HeadsInCorpus) -> list[dict[str, Any]]:
+def corpus_rows(found: HeadsInCorpus) -> list[dict[str, Any]]:
     """Returns one row per head: its scores, its largest activation, and its description."""
     largest = found.activation.max(0)
     return [

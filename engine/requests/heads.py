@@ -30,7 +30,7 @@ from engine.requests.base import (
 )
 from engine.requests.fields import argv, flag, names_of, number, string
 from engine.requests.texts import MeasureLosses, OfTexts
-from engine.studies.removal import draw, found_heads, without
+from engine.studies.removal import found_heads, random_heads_mask, without
 from engine.studies.surveys import StudySettings, grid
 from engine.views.heads import head_view, ideal_view
 from engine.views.view import text_view
@@ -195,7 +195,7 @@ class IdealizeHeads(OfTexts):
     limit: int = number(100, (1, MOST), "number of questions (default: 100)")
 
     def measure(self, run: RequestRun) -> Result:
-        from engine.heads.idealised import (
+        from engine.heads.idealized import (
             PATTERNS,
             SIDES,
             Ideal,
@@ -256,7 +256,7 @@ class ShowFindings(Request):
         target = self.target(run.session)
         heads = run.value(found_heads(target)).heads
         gone = without(target.shape, heads).text()
-        instead = draw(target.shape, heads, 0).text()
+        instead = random_heads_mask(target.shape, heads, 0).text()
         asked = {
             "full": Evaluate(**shown),
             "pruned": Evaluate(**shown, prune_heads=SHOWN_PERCENT, order_questions=32),

@@ -23,7 +23,7 @@ from engine.requests.base import (
 )
 from engine.requests.fields import choice, flag, names_of, number, output, string
 from engine.requests.output import TABLES, file_of, table_file
-from engine.studies.mechanism_findings import finding
+from engine.studies.mechanism_findings import mechanisms_finding
 from engine.studies.mechanisms import (
     KINDS,
     N_ASKED,
@@ -119,7 +119,7 @@ class CompareMechanisms(OnRay, WithData, OfModel):
         shared, depth = overlaps(shape, found.scores), depths(shape, found.scores)
         fields: dict[str, Any] = {
             "tasks": list(found.settings.tasks), "shots": self.shots, "labels": self.labels, "n": self.limit,
-            "gain_points": found.gain, "finding": finding(found, shape), "best": best, "depth": depth,
+            "gain_points": found.gain, "finding": mechanisms_finding(found, shape), "best": best, "depth": depth,
             "overlaps": shared, "rows": rows, "not_measured": dict(found.failed), "out": self.out,
         }  # fmt: skip
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))

@@ -42,7 +42,7 @@ class PatchPrompts(OfModel):
         import pandas as pd
 
         found = run.value(patch_map(self.target(run.session), self.wanted()))
-        rows = rows_of(found)
+        rows = patch_rows(found)
         largest = sorted(rows, key=lambda row: -abs(row["effect"]))[: N_LARGEST if found.is_clear else 0]
         before, after = found.differences
         fields: dict[str, Any] = {
@@ -68,7 +68,7 @@ class PatchPrompts(OfModel):
         return Patching(self.prompt, self.other_prompt, self.patched, answers, pair)
 
 
-def rows_of(found: PatchMap) -> list[dict[str, Any]]:
+def patch_rows(found: PatchMap) -> list[dict[str, Any]]:
     """Returns one row per layer and position, with both prompts' tokens there, or of heads per layer and head, or of a
     pair per layer; and the effect (0 as in A, 1 as in B)."""
     if found.kind == HEADS:

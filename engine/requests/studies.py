@@ -36,8 +36,8 @@ from engine.studies.surveys import (
     StudySettings,
     Survey,
     agreement_rows,
+    describe_task,
     grid,
-    in_words,
     mean_correlation,
     survey,
     together,
@@ -254,7 +254,7 @@ def writable_folder(path: str) -> Path:
 
 def _result(value: Any, failed: Mapping[TaskSpec, str], view: View, fields: dict[str, Any], **more: Any) -> Result:
     """The result with the tasks that could not be measured, and why."""
-    reasons = {in_words(task): reason for task, reason in failed.items()}
+    reasons = {describe_task(task): reason for task, reason in failed.items()}
     failure = ""
     if reasons and not any(fields.get(name) for name in ("rows", "statements")):
         failure = "nothing could be measured; the lines above say why"

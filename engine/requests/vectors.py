@@ -54,10 +54,10 @@ class SwitchTaskOn(OfModel):
         fields: dict[str, Any] = {
             "task": task.name, "n": n, "heads": names, "best_layer": best, "zero": zero, "switched": switched,
             "few": few, "lift_points": 100 * lift.difference, "low": low, "high": high, "p": lift.p_mcnemar,
-            "by_layer": rows_of(found), "out": self.out,
+            "by_layer": switch_rows(found), "out": self.out,
         }  # fmt: skip
-        files = file_of(self.out, lambda suffix: _file(suffix, rows_of(found)))
-        return Result(found, fields, switch_view(found, rows_of(found), task.name, names), files)
+        files = file_of(self.out, lambda suffix: _file(suffix, switch_rows(found)))
+        return Result(found, fields, switch_view(found, switch_rows(found), task.name, names), files)
 
     def _guesses(self, run: RequestRun, target: Target, task: PairTask, prompt: str) -> Result:
         found = run.value(guesses_with_vector(target, task, prompt))
@@ -91,7 +91,7 @@ def _task_of(tasks: Iterable[PairTask], name: str | None) -> PairTask:
     return known[name]
 
 
-def rows_of(found: VectorSwitch) -> list[dict[str, Any]]:
+def switch_rows(found: VectorSwitch) -> list[dict[str, Any]]:
     """Returns one row per layer and split: the share of right answers with the vector added there."""
     return [{"layer": layer, "split": split, "acc": float(np.mean(right))}
             for split in SPLITS for layer, right in enumerate(found.switched[split])]  # fmt: skip

@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.accuracy.evaluation import evaluation
 from engine.composed import ComposedRun, composed
-from engine.errors import Cancelled, HeadroomError, UsageError
+from engine.errors import Canceled, HeadroomError, UsageError
 from engine.importance.criteria import CRITERIA, KINDS, Part
 from engine.importance.importance import importance
 from engine.importance.rankings import Agreement, agreement
@@ -188,7 +188,7 @@ def comparison(target: Target, setting: StudySettings, comparing: Comparing) -> 
                     curve = yield from _curve(run, target, questions, comparing, orders, label)
                     if curve is not None:
                         found = replace(found, curves=(*found.curves, Curve(ranking.name, ranking.seed, curve)))
-            except Cancelled:
+            except Canceled:
                 raise
             except HeadroomError as error:
                 found = replace(found, failed={**found.failed, ranking.name: str(error)})

@@ -8,7 +8,7 @@ from engine.studies.mechanisms import KINDS, RANDOM, Lost, Mechanisms, overlaps
 NEARLY = 0.75  # share of the heads of two kinds that makes them nearly the same
 
 
-def finding(found: Mechanisms, shape: ModelShape) -> str:
+def mechanisms_finding(found: Mechanisms, shape: ModelShape) -> str:
     """Returns one or two sentences on the kinds that in-context learning needs here; "" before they are measured."""
     share = max(found.settings.shares)
     rows = [each for each in found.answered if each.kind in KINDS and each.share == share and not each.excludes]

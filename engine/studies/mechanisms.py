@@ -20,7 +20,7 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, evaluation
 from engine.accuracy.restarts import first_changed, under_each
 from engine.composed import ComposedRun, composed
-from engine.errors import Cancelled, HeadroomError, UsageError
+from engine.errors import Canceled, HeadroomError, UsageError
 from engine.heads.fills import FILLS, filled_evaluation
 from engine.importance.criteria import CRITERIA
 from engine.importance.importance import OF_ALL_TASKS, importance
@@ -294,7 +294,7 @@ def _scored(
             scores = yield from _scores(run, target, setting, settings, kind, size)
             known = found.scores if scores is None else {**found.scores, kind: scores}
             found = replace(found, scores={each: known[each] for each in settings.kinds if each in known})
-        except Cancelled:
+        except Canceled:
             raise
         except HeadroomError as error:
             found = replace(found, failed={**found.failed, kind: str(error)})

@@ -17,7 +17,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.heads.ablation import Ablating, head_ablations
 from engine.heads.attention import Head
 from engine.heads.circuits import feeding, ov_tokens
-from engine.heads.idealised import Ideal, ideal_answers, ideal_losses
+from engine.heads.idealized import Ideal, ideal_answers, ideal_losses
 from engine.heads.in_text import head_in_texts, head_on_probe
 from engine.heads.induction import VARIANTS, InductionScores, induction
 from engine.importance.criteria import CRITERIA as TABLE

@@ -10,7 +10,7 @@ from engine.accuracy.evaluation import Answers
 from engine.composed import Gathered
 from engine.heads.attention import Head
 from engine.heads.circuits import Feeding, OvTokens
-from engine.heads.idealised import PATTERNS, Losses, Recovered, recovered_in_questions, recovered_in_texts
+from engine.heads.idealized import PATTERNS, Losses, Recovered, recovered_in_questions, recovered_in_texts
 from engine.heads.in_text import HeadInText, HeadOnProbe
 from engine.heads.induction import INDUCTION_FROM, VARIANTS, InductionScores
 from engine.importance.importance import Scores
@@ -52,7 +52,7 @@ class Portrait:
     feeding: heads that feed it
     losses: (with the head, without it) by passage
     answers: (with the head, without it) by task
-    ideal_texts, ideal_answers: with ideal patterns (engine.heads.idealised), on passages, and by task
+    ideal_texts, ideal_answers: with ideal patterns (engine.heads.idealized), on passages, and by task
     importance: by criterion and task
     context: the in-context score, and its change without the head
     left: what is missing of each part; its workload is counted once it is asked for, not at every step

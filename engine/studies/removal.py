@@ -80,7 +80,7 @@ def without(shape: ModelShape, heads: tuple[int, ...]) -> Mask:
     return Mask.from_arrays(kept.reshape(shape.n_layers, shape.n_heads), np.ones(shape.n_layers, bool))
 
 
-def draw(shape: ModelShape, heads: tuple[int, ...], seed: int) -> Mask:
+def random_heads_mask(shape: ModelShape, heads: tuple[int, ...], seed: int) -> Mask:
     """Returns the mask that prunes equally many of the other heads, drawn at random, or all of them if there are
     fewer."""
     others = np.setdiff1d(np.arange(shape.n_heads_total), heads)
@@ -117,7 +117,7 @@ def without_heads(
 ) -> Measurement[Removal]:
     """Returns the Removal so far of these heads (flat indices) and of random ones, on n questions of a task."""
     masks = [Mask.full(target.shape), without(target.shape, heads)]
-    masks += [draw(target.shape, heads, seed) for seed in range(N_DRAWS)]
+    masks += [random_heads_mask(target.shape, heads, seed) for seed in range(N_DRAWS)]
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Removal]:
         questions, answers = select(get_requests(task, data_dir, run.session.store), n, "stratified"), []

@@ -118,7 +118,7 @@ def survey(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec], wh
         return importance(target, replace(setting, n_ranking=n).ranked(task, session.store), what)
 
     def label(asked: _Asked) -> str:
-        return f"{'FFN' if what.startswith('ffns') else 'head'} importance, {in_words(asked[0])}"
+        return f"{'FFN' if what.startswith('ffns') else 'head'} importance, {describe_task(asked[0])}"
 
     n, cost = setting.n_ranking, setting.cost(target.shape, what)
     sizes = {n: cost}
@@ -199,7 +199,7 @@ def written_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"kind": row["kind"], **sides, **rest}
 
 
-def in_words(task: TaskSpec) -> str:
+def describe_task(task: TaskSpec) -> str:
     """Returns a text such as "piqa, 5 shots"."""
     return f"{task.name}, {shots_in_words(task.shots)}{task.manner}"
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.accuracy.evaluation import Answers, accuracy, evaluation
 from engine.composed import ComposedRun, Gathered, composed, every
-from engine.errors import Cancelled, HeadroomError, UsageError
+from engine.errors import Canceled, HeadroomError, UsageError
 from engine.heads.induction import induction
 from engine.importance.importance import importance
 from engine.importance.rankings import n_pruned, order
@@ -25,7 +25,7 @@ from engine.progress import Progress
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import paired
-from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
+from engine.studies.surveys import StudySettings, Survey, describe_task, survey, together
 from engine.timing.workload import all_characters
 
 
@@ -177,7 +177,7 @@ def _first_curve(
         run.total += size
         steps = run.steps(rows.map(lambda found: Swept(tuple(found.values()))), size)
         found = (yield from steps).value or Swept()
-    except Cancelled:
+    except Canceled:
         raise
     except HeadroomError:  # the task fails in its turn
         found = Swept()
@@ -187,7 +187,7 @@ def _first_curve(
 def ranked_by_some(wanted: Sequence[Point], pool: Sequence[str]) -> tuple[list[Point], dict[TaskSpec, str]]:
     """Returns the points whose ranking has a task to rank by, and the reason for the tasks of the others."""
     alone = [point for point in wanted if not sources_of(point, pool)]
-    failed = {point.task: f"{in_words(point.task)}: no other task to rank by; add other tasks" for point in alone}
+    failed = {point.task: f"{describe_task(point.task)}: no other task to rank by; add other tasks" for point in alone}
     return [point for point in wanted if point not in alone], failed
 
 
@@ -299,7 +299,7 @@ def _rescored(
         if 0 < more < kept.sum():  # if none or all are pruned, their order does not matter
             mask = Mask.from_arrays(kept.reshape(shape.n_layers, shape.n_heads), np.ones(shape.n_layers, bool))
             wanted = importance(ready.target, setting.ranked(task, run.session.store), setting.heads_by, mask)
-            scores = yield from run.part(wanted, 0, f"{in_words(task)}, scored again for {level / 10:g}%")
+            scores = yield from run.part(wanted, 0, f"{describe_task(task)}, scored again for {level / 10:g}%")
             if scores is None:  # each later level takes equally long
                 n_later = len(levels) - number - 1
                 run.expect(f"{wanted.key} and later", partial(wanted.left(run.session).times, n_later))
@@ -313,7 +313,7 @@ def _rescored(
 def in_levels(point: Point) -> str:
     """Returns a text such as "piqa, 0 shots, 30% heads, 0% FFNs"."""
     by = {"own": "", "task": f" by {point.of}"}.get(point.by, f" by {point.by}")
-    return f"{in_words(point.task)}, {point.heads_permille / 10:g}% heads, {point.ffns_permille / 10:g}% FFNs{by}"
+    return f"{describe_task(point.task)}, {point.heads_permille / 10:g}% heads, {point.ffns_permille / 10:g}% FFNs{by}"
 
 
 def _row(point: Point, mask: Mask, full: Answers, pruned: Answers, chance: float) -> SweepRow:

@@ -24,7 +24,7 @@ from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.chats import chat_template
 from engine.questions.encoding import tokenized
-from engine.questions.requests import Requests, TaskSpec, get_requests
+from engine.questions.requests import RenderedQuestions, TaskSpec, get_requests
 from engine.records import Record, canonical_key, pack_json, unpack_json
 from engine.texts.incontext import MIN_TOKENS, too_short
 
@@ -196,7 +196,7 @@ def strung_together(questions: Sequence[str], tokenizer: Any, n_texts: int, seed
     return texts
 
 
-def solved(requests: Requests) -> list[str]:
+def solved(requests: RenderedQuestions) -> list[str]:
     """Returns each question with its right answer."""
     return [q.contexts[q.golds[0]] + q.continuations[q.golds[0]] for q in requests.questions]
 

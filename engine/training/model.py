@@ -186,7 +186,7 @@ def start(recipe: Recipe) -> tuple[SmallModel, list[Optimizer]]:
     return model, [torch.optim.AdamW(parameters_of(model), lr=recipe.rate, betas=BETAS, fused=True)]
 
 
-def rows_of(recipe: Recipe, text: np.ndarray, step: int) -> np.ndarray:
+def text_rows(recipe: Recipe, text: np.ndarray, step: int) -> np.ndarray:
     """(rows, tokens of a row + 1) ids, each row with the beginning token (0) in front.
 
     A row is text, the next stretch that no other row has, or random tokens repeated with a period of its own. The
@@ -291,7 +291,7 @@ class Trainable:
 SMALL_MODELS = Trainable(
     lambda recipe, path: text_for(recipe.text_tokens, recipe.n_vocab, path),
     start,
-    lambda run, text: partial(rows_of, run.recipe, text),
+    lambda run, text: partial(text_rows, run.recipe, text),
     look,
     save_snapshot,
 )

@@ -29,7 +29,7 @@ class Recipe:
     drawn for every row, evenly from `period`; after `repeats_until`, a share of the tokens, there are none.
     `alphabet`: so many different tokens are drawn from (0: all). Else the rows are text, each read once. `hapax`: a
     pair of tokens counts in the loss only where its row has it first, so nothing rewards an induction head (arXiv
-    2511.05743). The optimiser:
+    2511.05743). The optimizer:
     AdamW, its rate up over `warm_up` steps, then constant.
     """
 

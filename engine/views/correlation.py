@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.importance.rankings import TOP_SHARE, Agreement, agreement, agreement_within_layers, n_top
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import in_words, shots_in_words
+from engine.studies.surveys import describe_task, shots_in_words
 from engine.views import kit
 from engine.views.view import Column, Part, View, interval
 from engine.views.words import counted, listed, not_measured, number, percent, plain
@@ -210,7 +210,7 @@ def correlation_view(
     else:
         finding = f"**No two tasks could be compared**; {highest}" if mean else ""
     parts += [mean] if mean else []
-    notes = not_measured({in_words(task): reason for task, reason in failed.items()})
+    notes = not_measured({describe_task(task): reason for task, reason in failed.items()})
     return View(finding, parts, notes, on_slide=2)
 
 

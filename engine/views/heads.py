@@ -12,7 +12,7 @@ from engine.heads.in_text import LEAST, HeadInText, most_raised
 from engine.heads.induction import INDUCTION_FROM, InductionScores
 from engine.questions.requests import TaskSpec
 from engine.statistics import Paired
-from engine.studies.surveys import in_words
+from engine.studies.surveys import describe_task
 from engine.views import kit
 from engine.views.accuracy import points, without_part, without_row
 from engine.views.view import Column, Part, View, interval
@@ -115,7 +115,7 @@ def describe_head(
     if task in costs:
         is_loss = clear[task] and costs[task].difference < 0
         what = f"costs {points(costs[task])}" if is_loss else "costs nothing clear"
-        parts.append(f"alone it {what} on {plain(in_words(task))}")
+        parts.append(f"alone it {what} on {plain(describe_task(task))}")
     elsewhere = [
         f"{points(change)} on {plain(other.name)}"
         for other, change in costs.items()
@@ -147,7 +147,7 @@ def _kind(head: Head, found: InductionScores) -> str:
 
 def costs_part(costs: Mapping[TaskSpec, Paired], clear: Mapping[TaskSpec, bool]) -> Part:
     """What the head costs alone on each task."""
-    rows = [without_row(in_words(task), change, clear[task]) for task, change in costs.items()]
+    rows = [without_row(describe_task(task), change, clear[task]) for task, change in costs.items()]
     n = max((change.n for change in costs.values()), default=0)
     part = without_part(f"Lost without it, {counted(n, 'train question')} a task", rows)
     columns = {**part.columns, "row": Column("")}

@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.heads.induction import best_heads
 from engine.shapes import ModelShape
-from engine.studies.mechanism_findings import finding, finding_of_scores
+from engine.studies.mechanism_findings import finding_of_scores, mechanisms_finding
 from engine.studies.mechanisms import Mechanisms, depths, overlaps
 from engine.views import kit
 from engine.views.correlation import square
@@ -37,7 +37,7 @@ def mechanisms_view(found: Mechanisms, shape: ModelShape) -> View:
         _kinds(found, shape),
         _shared(found, shape),
     ]
-    words = finding(found, shape) or finding_of_scores(found, shape)
+    words = mechanisms_finding(found, shape) or finding_of_scores(found, shape)
     first, _, others = words.partition(". ")
     headline = f"**{first.removesuffix('.')}.** {others}".strip() if words else ""
     return View(headline, parts, not_measured(found.failed))

@@ -37,7 +37,7 @@ class Picture:
         return {**self.template, "datasets": self.datasets}
 
 
-def rasterised(drawing: bytes) -> bytes:
+def rasterized(drawing: bytes) -> bytes:
     """Returns an SVG drawing as a PNG picture at twice its size."""
     import vl_convert
 

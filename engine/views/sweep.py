@@ -12,7 +12,7 @@ from engine.statistics import Paired, Statement, detectable, mcnemar, smallest_c
 from engine.studies.compare import BETTER, Area, ComparedCriteria
 from engine.studies.compare import RANDOM as RANDOM_ORDERS
 from engine.studies.statements import AT_CHANCE, SMALL_LOSS, BreakPoint
-from engine.studies.surveys import in_words, shots_in_words
+from engine.studies.surveys import describe_task, shots_in_words
 from engine.studies.sweeps import SweepRow, Swept
 from engine.views import kit
 from engine.views.view import Column, Part, View, interval
@@ -41,7 +41,7 @@ def sweep_view(swept: Swept, breaks: Mapping[Axis, Sequence[BreakPoint]], random
 
 
 def _not_measured(failed: Mapping[TaskSpec, str]) -> list[str]:
-    return not_measured({in_words(task): reason for task, reason in failed.items()})
+    return not_measured({describe_task(task): reason for task, reason in failed.items()})
 
 
 def _finding(rows: Sequence[SweepRow], axis: Axis, points: Sequence[BreakPoint]) -> str:
@@ -59,7 +59,7 @@ def _finding(rows: Sequence[SweepRow], axis: Axis, points: Sequence[BreakPoint])
     share = f"{level / 10:g}% of {NOUNS[axis]}"
     if least.no_loss_up_to:
         return f"**No task clearly loses accuracy up to {share} pruned**: {change}."
-    return f"**Pruning {share} already costs accuracy on {plain(in_words(least.task))}**; of all tasks {change}."
+    return f"**Pruning {share} already costs accuracy on {plain(describe_task(least.task))}**; of all tasks {change}."
 
 
 def _change(rows: Sequence[SweepRow]) -> str:
@@ -88,7 +88,7 @@ def _curves(swept: Sequence[SweepRow], axis: Axis, form: str, random: Sequence[S
         cells = row.cells()
         at = f", {100 * cells[other]:g}% of {NOUNS[other]}" * bool(cells[other])
         at += f", {ORDERS.get(row.point.by, row.point.by)}" * has_orders
-        rows.append(cells | {"curve": in_words(row.point.task) + at})
+        rows.append(cells | {"curve": describe_task(row.point.task) + at})
     columns = {"curve": Column("Task"), axis: Column(TITLES[axis], form),
                "acc": Column("Questions right", ".1%"), **interval(".1%"),
                "lost": Column("Questions lost"), "gained": Column("Gained")}  # fmt: skip
@@ -172,7 +172,7 @@ def break_part(axis: Axis, points: Sequence[BreakPoint], form: str = ".0%") -> P
     rows = list[dict[str, Any]]()
     for each in points:
         cliff = "" if each.reading else describe_cliff(each.cliff_from, each.cliff_to, each.cliff_points)
-        rows.append(each.cells() | {"curve": in_words(each.task), "cliff": cliff})
+        rows.append(each.cells() | {"curve": describe_task(each.task), "cliff": cliff})
     columns = {
         "curve": Column("Task"),
         "full_acc": Column("Full model", ".1%"),

@@ -57,7 +57,9 @@ def trajectory_view(found: Trajectory, control: Trajectory | None = None) -> Vie
     first, gain = ([part for draw in each for part in draw(runs, names)] for each in ((_copies, _heads), (_gain,)))
     notes = [difference(found, control)] if control is not None else []
     notes += [note for each in runs if each.about for note in _notes(each)]
-    return View(finding(found, control), [*first, *gain], [note for note in notes if note], on_slide=len(first))
+    return View(
+        training_finding(found, control), [*first, *gain], [note for note in notes if note], on_slide=len(first)
+    )
 
 
 def _notes(found: Trajectory) -> list[str]:
@@ -72,7 +74,7 @@ def _notes(found: Trajectory) -> list[str]:
     ]
 
 
-def finding(found: Trajectory, control: Trajectory | None = None) -> str:
+def training_finding(found: Trajectory, control: Trajectory | None = None) -> str:
     """Returns when induction heads and copying form, and whether they do in the control; without scores of heads, when
     the in-context score falls."""
     if np.isnan(found.best("prefix_matching")).all():

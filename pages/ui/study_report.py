@@ -3,29 +3,32 @@
 import base64
 import html
 import json
+import math
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from engine.errors import HeadroomError
 from engine.importance.rankings_of import Axis
 from engine.statistics import Statement
-from engine.studies.statements import break_points, statements
+from engine.studies.statements import SMALL_LOSS, break_points, statements
 from engine.studies.study import PaperStudy
-from engine.studies.surveys import in_words, mean_correlation, shots_in_words, together, written_row
+from engine.studies.surveys import describe_task, mean_correlation, shots_in_words, together, written_row
 from engine.studies.sweeps import SweepRow, Swept
 from engine.views import kit
 from engine.views.colors import NO, QUIET, YES, light_theme
 from engine.views.correlation import correlation_view
 from engine.views.importance import mean_scores_part
-from engine.views.pictures import Picture, rasterised, to_svg
+from engine.views.pictures import Picture, rasterized, to_svg
 from engine.views.sweep import break_part, describe_power, grid_parts, orders_view, statements_view, sweep_view
 from engine.views.view import Column, Part, plain_text
 from engine.views.words import NOUNS
-from pages.ui.figures.transfer import transfer_in_words, transfer_rows
-from pages.ui.page.tables import typeset
+from pages.ui.page.tables import number, typeset, whole_percent
 
 TRANSFER = {
     "task": Column("Judged on"),
@@ -55,7 +58,7 @@ def write_report(study: PaperStudy, folder: str | Path) -> None:
             name = title.lower().replace(",", "").replace(" ", "-")
             drawing = to_svg(picture, title)
             (Path(folder) / "figures" / f"{name}.svg").write_bytes(drawing)
-            (Path(folder) / "figures" / f"{name}.png").write_bytes(rasterised(drawing))
+            (Path(folder) / "figures" / f"{name}.png").write_bytes(rasterized(drawing))
             # an image, not inline: drawings on one page would share the names of their clip paths
             source = f"data:image/svg+xml;base64,{base64.b64encode(drawing).decode()}"
             words = html.escape(caption)
@@ -128,15 +131,15 @@ def _by_shots(rows: Sequence[SweepRow]) -> dict[int, list[SweepRow]]:
 def page(study: PaperStudy, drawn: list[str]) -> str:
     """Returns the report as HTML."""
     receipt, setting, theme = study.receipt, study.setting, light_theme()
-    colours = {"text": theme["textColor"], "line": theme["borderColor"], "box": theme["secondaryBackgroundColor"]}
-    colours |= {"quiet": QUIET, "yes": YES, "no": NO}
-    root = " ".join(f"--{name}: {colour};" for name, colour in colours.items())
+    colors = {"text": theme["textColor"], "line": theme["borderColor"], "box": theme["secondaryBackgroundColor"]}
+    colors |= {"quiet": QUIET, "yes": YES, "no": NO}
+    root = " ".join(f"--{name}: {color};" for name, color in colors.items())
     judged_here = statements(study)
     found, finding = "".join(map(_statement, judged_here)), statements_view(judged_here, {}).finding
     tasks = ", ".join(dict.fromkeys(task.name for task in study.tasks))
     breaks = [_break_points(study, axis) for axis in NOUNS]
     within = f"{Path(setting.data_dir).expanduser()}{os.sep}" if setting.data_dir else ""
-    reasons = [f"{in_words(task)}: {reason.replace(within, '')}" for task, reason in study.failed.items()]
+    reasons = [f"{describe_task(task)}: {reason.replace(within, '')}" for task, reason in study.failed.items()]
     failed = "".join(f"<li>{html.escape(reason)}</li>" for reason in reasons)
     judged = f"the first {setting.n_questions}" if setting.n_questions else "all"
     ranked = setting.n_ranking or "all"
@@ -190,3 +193,45 @@ def _table(part: Part) -> str:
     rows = [[column.text(row.get(name)) for name, column in part.shown.items()] for row in part.rows]
     cells = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{cells}</table>"
+
+
+def transfer_rows(rows: Sequence[SweepRow], own: Sequence[SweepRow]) -> pd.DataFrame:
+    """Returns one row per judged task and task whose order pruned it: task, source, acc, lost (points against its own
+    order's accuracy at the same level), and whether the two 95% intervals are apart: clear."""
+    by_own = {(row.point.task, row.point.heads_permille): row for row in own}
+    found = []
+    for row in rows:
+        source = row.point.of or {"aggregate": "all tasks", "others": "all others"}.get(row.point.by, row.point.by)
+        task, mine = row.point.task, by_own.get((row.point.task, row.point.heads_permille))
+        lost = math.nan if mine is None else 100 * (mine.acc - row.acc)
+        is_clear = mine is not None and (row.high < mine.low or mine.high < row.low)
+        found.append((task.name, task.shots, source, row.acc, lost, source == task.name, is_clear))
+    return pd.DataFrame(found, columns=["task", "shots", "source", "acc", "lost", "own", "clear"])
+
+
+@dataclass(frozen=True)
+class WorstTransfer:
+    """The largest loss of a task by the order of another."""
+
+    task: str
+    lost: float  # points
+    source: str  # the task by whose order it is lost
+    is_clear: bool  # the 95% interval of its accuracy is apart from that by its own order
+
+
+def worst_transfer(frame: pd.DataFrame) -> WorstTransfer | None:
+    """Returns the largest loss of these rows; None if none is as large as `SMALL_LOSS`."""
+    others = frame[~frame["own"] & (frame["source"] != "all tasks")].dropna(subset=["lost"])
+    if others.empty or others["lost"].max() < SMALL_LOSS:
+        return None
+    worst = others.nlargest(1, "lost").iloc[0]
+    return WorstTransfer(worst["task"], worst["lost"], worst["source"], bool(worst["clear"]))
+
+
+def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
+    """Returns whether tasks need the same heads: the largest loss by the order of another task."""
+    at, worst = f"at {whole_percent(level)} of heads pruned", worst_transfer(frame)
+    if worst is None:
+        return f"**These tasks could share one ranking**: {at}, none loses {SMALL_LOSS} points by that of another."
+    said = f"{at}, {worst.task} loses **{number(worst.lost, 0)} points** by the ranking of {worst.source}."
+    return f"**Not all tasks need the same heads**: {said}" if worst.is_clear else f"{said[0].upper()}{said[1:]}"

@@ -15,7 +15,7 @@ from engine.models.masks import Mask, parse_edits
 from engine.models.session import Session, Target
 from engine.progress import final
 from engine.questions.requests import TaskSpec, get_requests, select
-from engine.studies.removal import AccuracyWithout, draw, induction_heads, line_of, without
+from engine.studies.removal import AccuracyWithout, induction_heads, line_of, random_heads_mask, without
 from engine.studies.surveys import StudySettings, survey, together
 from engine.texts.continuation import How, continuation
 from engine.texts.passages import slices
@@ -69,7 +69,7 @@ class Measured:
         """A family without the induction heads; `n_draws` others on `n_drawn` questions where it needs examples."""
         heads, shape = self.heads(), self.target().shape
         gone, n_draws = without(shape, heads), n_draws * (needs == "examples")
-        draws = [self.change(family, 5, draw(shape, heads, seed), n_drawn) for seed in range(n_draws)]
+        draws = [self.change(family, 5, random_heads_mask(shape, heads, seed), n_drawn) for seed in range(n_draws)]
         return Removed(needs, self.change(family, 5, gone), self.change(family, 0, gone), tuple(draws))
 
     def importance(self, families: Sequence[str], what: str) -> np.ndarray:

@@ -21,7 +21,7 @@ from engine.models.loading import LoadSpec, identify
 from engine.models.session import Session
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from engine.questions.requests import CHUNK, Requests, TaskSpec, get_requests, select
+from engine.questions.requests import CHUNK, RenderedQuestions, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 from tests.benchmarks.measure import Comparison, alone, as_transformers_loads, in_turn, opt_125m, peak_bytes, task_data
 
@@ -102,12 +102,12 @@ def memory(name: str, arguments: tuple[object, ...]) -> Comparison:
     return Comparison(MEMORY, name, "MB over an idle process", (ours - idle,), (usual - idle,), "1 run", 1 / 0.6, whole)
 
 
-def scores(session: Session, spec: LoadSpec, requests: Requests, n: int) -> np.ndarray:
+def scores(session: Session, spec: LoadSpec, requests: RenderedQuestions, n: int) -> np.ndarray:
     """Ours: (L, H)."""
     return final(importance(session.target(spec, True), select(requests, n), "heads").run(session)).scores
 
 
-def theirs(shape: ModelShape, model, tokenizer, requests: Requests, n: int) -> np.ndarray:
+def theirs(shape: ModelShape, model, tokenizer, requests: RenderedQuestions, n: int) -> np.ndarray:
     """The plain loop over the first n examples: (L, H)."""
     import torch
 

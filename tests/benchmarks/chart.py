@@ -48,11 +48,11 @@ def speed(frame: pd.DataFrame) -> charts.Picture:
     y = alt.Y("row:O", title=None, axis=None, scale=alt.Scale(paddingInner=0.25))
     base = charts.named_chart("rows").encode(y=y)
     measured = base.transform_filter("isValid(datum.mean)")
-    colour = alt.Color("family:N", legend=None, sort=None)
+    color = alt.Color("family:N", legend=None, sort=None)
     names = measured.encode(x=alt.value(-8), text="name:N")
     headings = base.transform_filter("isValid(datum.heading)").encode(x=alt.value(-8), text="heading:N")
     layers = [
-        measured.mark_bar(opacity=0.75).encode(x=x, x2=alt.datum(1.0), color=colour),
+        measured.mark_bar(opacity=0.75).encode(x=x, x2=alt.datum(1.0), color=color),
         measured.mark_rule(strokeWidth=1.5, color=colors.DARK).encode(x=alt.X("low:Q"), x2="high:Q"),
         base.transform_filter("isValid(datum.bar)").mark_tick(thickness=2.5, color=colors.DARK, height=ROW_PX - 3)
         .encode(x=alt.X("bar:Q")),

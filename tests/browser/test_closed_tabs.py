@@ -60,4 +60,4 @@ def test_what_a_closed_tab_showed_rests_and_goes_on_when_it_is_opened_again(page
     cancel = page.get_by_role("button", name="Cancel")
     expect(cancel).to_have_count(1)  # while the page redraws it may stand twice
     cancel.click()
-    await_mark(page, "job", "cancelled", slot="accuracy")
+    await_mark(page, "job", "canceled", slot="accuracy")

@@ -54,7 +54,7 @@ def faults(page, server, console):
 
 
 def at_rest(page):
-    """What the screen shows once all its figures are there and stay; what was cancelled is taken up again."""
+    """What the screen shows once all its figures are there and stay; what was canceled is taken up again."""
     began, since, before = time.monotonic(), time.monotonic(), None
     while time.monotonic() < began + GIVE_UP_S:
         seen = page.evaluate(LOOK)
@@ -63,7 +63,7 @@ def at_rest(page):
             since, before = time.monotonic(), now
         if time.monotonic() > since + REST_S and not seen["running"]:
             return seen
-        for job in of_jobs(seen, "cancelled"):
+        for job in of_jobs(seen, "canceled"):
             with suppress(Error):  # it may be gone by now
                 if job["slot"] in SLOTS:
                     keyed(page, f"retry {job['slot']}").get_by_role("button").first.click(timeout=1000)

@@ -57,7 +57,7 @@ def paste(page, text):
 
 
 def tints(page):
-    """The strength of each token's colour, in one text."""
+    """The strength of each token's color, in one text."""
     return page.locator(TEXT).evaluate(
         "text => [...text.querySelectorAll('span')].map(span => span.style.getPropertyValue('--tint')).join()"
     )
@@ -69,7 +69,7 @@ def other_tints(page, before):
         if (now := tints(page)) != before:
             return now
         page.wait_for_timeout(50)
-    raise AssertionError("the text keeps its colours")
+    raise AssertionError("the text keeps its colors")
 
 
 @pytest.mark.thorough

@@ -71,6 +71,6 @@ def test_charts_grow_and_cancel_works(page, address, tmp_path):
     page.wait_for_function(f"({POINTS})() > {before}")
     assert "No induction head forms" in page.get_by_test_id("stMain").inner_text()
     page.get_by_role("button", name="Cancel").dispatch_event("click")  # what is unfolded may lie over it
-    await_mark(page, "job", "cancelled")
+    await_mark(page, "job", "canceled")
     page.get_by_role("button", name="Resume", exact=True).wait_for()
     assert (run / "state.pt").is_file() and not (run / "step6250").exists()

@@ -62,7 +62,7 @@ class Server:
         return self.weigh()["resident"]
 
     def cancel_all(self) -> None:
-        """Has all its work cancelled."""
+        """Has all its work canceled."""
         self.process.send_signal(signal.SIGUSR2)
 
     def end(self) -> None:

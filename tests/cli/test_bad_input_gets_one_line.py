@@ -163,7 +163,7 @@ def test_a_library_that_makes_another_error_of_ctrl_c(cli, tiny_opt, questions, 
 
     monkeypatch.setattr("engine.requests.base.select", interrupted)
     before = signal.getsignal(signal.SIGINT)
-    refused(cli("evaluate", "--model", tiny_opt, "--task", questions), 130, "headroom: cancelled; finished parts")
+    refused(cli("evaluate", "--model", tiny_opt, "--task", questions), 130, "headroom: canceled; finished parts")
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -225,7 +225,7 @@ sys.argv = ["headroom.py", *{words!r}]
 runpy.run_path("headroom.py", run_name="__main__")
 """
     ran = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
-    assert (ran.returncode, ran.stderr.splitlines()) == (130, ["headroom: cancelled"])
+    assert (ran.returncode, ran.stderr.splitlines()) == (130, ["headroom: canceled"])
 
 
 @pytest.mark.parametrize("module", ["headroom", "engine.__main__"])

@@ -157,7 +157,7 @@ def test_a_prompt_is_continued_by_both_models(told, tiny, tiny_opt, tmp_path):
     assert len(found["next"]) >= 10 and 0 <= found["next"][0]["masked"] <= found["next"][0]["full"] <= 1
 
 
-def test_idealised_heads_in_a_text_and_a_task(told, tiny, text):
+def test_idealized_heads_in_a_text_and_a_task(told, tiny, text):
     words = ("idealize", *tiny, "--heads", "L0H1,L1H*", "--text", text, "--task", "demo_copy", "--limit", 8)
     found = told(*words)
     assert found["heads"] == ["L0H1", "L1H0", "L1H1", "L1H2", "L1H3"]

@@ -330,7 +330,7 @@ def test_a_weight_file_of_another_kind(name, make, said, folder):
     (False, "another"),
 ])  # fmt: skip
 @BOTH
-def test_a_config_that_asks_for_a_quantisation(kind, asked, said, folder, tensors):
+def test_a_config_that_asks_for_a_quantization(kind, asked, said, folder, tensors):
     save(tensors, folder / NAMES[kind])
     configured(folder, quantization_config=asked)
     refused(folder, said, "quantization", "use the model that it was made from", precisions=["fp32"])

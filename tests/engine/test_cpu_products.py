@@ -148,9 +148,11 @@ def test_every_family_is_bitsandbytes_up_to_rounding(family, way, folder_of):
 
 
 @torch.inference_mode()
-def test_an_input_is_quantised_once_for_all_that_take_it(tiny_opt, monkeypatch):
-    loaded, calls, real = in_ways(tiny_opt, "int8, fp32"), [], linear.quantised
-    monkeypatch.setattr(linear, "quantised", lambda flat, threshold: calls.append(len(flat)) or real(flat, threshold))
+def test_an_input_is_quantized_once_for_all_that_take_it(tiny_opt, monkeypatch):
+    loaded, calls, real = in_ways(tiny_opt, "int8, fp32"), [], linear.quantize_input
+    monkeypatch.setattr(
+        linear, "quantize_input", lambda flat, threshold: calls.append(len(flat)) or real(flat, threshold)
+    )
     loaded.model(input_ids=torch.arange(5, 25)[None])
     n_layers = loaded.identity.shape.n_layers
     assert len([each for each in layers(loaded) if hasattr(each, "shared")]) == 6 * n_layers
@@ -184,9 +186,9 @@ def test_int8_by_hand(exactly):
     apart, rows = rows[:, 2:], rows * [1, 1, 0]
     rows_scale = np.abs(np.where(np.abs(x.float().numpy()) >= 6, 0, x.float().numpy())).max(1)
     whole = np.round(rows * 127 / np.maximum(rows_scale, 1e-30)[:, None])
-    dequantised = weight.double().numpy() * scales.double().numpy()[:, None] / 127
-    expected = whole * rows_scale[:, None] / 127 @ dequantised.T + apart @ dequantised[:, 2:].T + bias.double().numpy()
-    found = linear.int8_product(linear.quantised(x, 6.0), weight, scales, bias, exactly)
+    dequantized = weight.double().numpy() * scales.double().numpy()[:, None] / 127
+    expected = whole * rows_scale[:, None] / 127 @ dequantized.T + apart @ dequantized[:, 2:].T + bias.double().numpy()
+    found = linear.int8_product(linear.quantize_input(x, 6.0), weight, scales, bias, exactly)
     np.testing.assert_allclose(found.double().numpy(), expected, rtol=2.0**-8)
 
 
@@ -198,7 +200,7 @@ def test_few_rows_and_small_blocks(n_rows, monkeypatch):
     weight, scales = torch.randint(-127, 128, (11, 8), dtype=torch.int8), torch.rand(11) + 0.5
 
     def products():
-        rows = linear.quantised(x, 6.0)
+        rows = linear.quantize_input(x, 6.0)
         int8 = [linear.int8_product(rows, weight, scales, None, exactly) for exactly in (False, True)]
         return [*int8, linear.bf16_product(x, weight.bfloat16(), None)]
 
@@ -213,10 +215,10 @@ def test_few_rows_and_small_blocks(n_rows, monkeypatch):
 
 def test_no_threshold_keeps_nothing_apart():
     x = torch.tensor([[1.0, 100.0, -3.0], [0.0, -0.5, 0.25]]).bfloat16()
-    rows = linear.quantised(x, 0.0)
+    rows = linear.quantize_input(x, 0.0)
     assert rows.columns is None and rows.apart is None
     assert rows.whole.tolist() == [[1, 127, -4], [0, -127, 64]]
-    assert linear.quantised(x, 6.0).columns.tolist() == [1]
+    assert linear.quantize_input(x, 6.0).columns.tolist() == [1]
 
 
 def test_gradients_reach_the_input_as_through_plain_layers(in_place):

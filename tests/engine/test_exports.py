@@ -297,16 +297,16 @@ def test_the_card_says_what_it_is(session, tiny_opt, tmp_path):
     base = tmp_path / "base"
     shutil.copytree(tiny_opt, base)
     (base / "README.md").write_text("---\nlicense: other\nlicense_name: opt-175b\ntags:\n- x\n---\n# Base\n")
-    (base / "LICENSE").write_text("the licence")
+    (base / "LICENSE").write_text("the license")
     questions = questions_in(write_questions(tmp_path / "own.jsonl"), session, limit=12)
     made = exported(session, base, tmp_path / "out", "L0H1", questions=questions, command="headroom export --mask L0H1")
     card, told = (made.folder / "README.md").read_text(), json.loads((made.folder / "headroom.json").read_text())
     assert card.startswith("---\nlicense: other\nlicense_name: opt-175b\n")
     assert "headroom export --mask L0H1" in card and "`L0H1`" in card and "12 questions" in card
     assert "Parentheses show 95% intervals" in card and "Layers and heads are counted from 0." in card
-    assert (made.folder / "LICENSE").read_text() == "the licence"
+    assert (made.folder / "LICENSE").read_text() == "the license"
     assert (made.folder / "BASE_MODEL_CARD.md").read_text().endswith("# Base\n")
-    assert told["mask"] == "L0H1" and told["licence"] == "other" and told["accuracy"]["n"] == 12
+    assert told["mask"] == "L0H1" and told["license"] == "other" and told["accuracy"]["n"] == 12
     low, high = told["accuracy"]["pruned"]["ci95"]
     assert low <= told["accuracy"]["pruned"]["acc"] <= high
 

@@ -11,8 +11,7 @@ import transformers
 
 from engine.architecture.families import FAMILIES
 from engine.architecture.family import known_fields
-from engine.export.both_versions import config_of_both, tokenizer_settings_of_both
-from engine.export.exporting import Export, export
+from engine.export.exporting import Export, config_of_both, export, tokenizer_settings_of_both
 from engine.models.masks import parse_mask
 from engine.progress import final
 from tests.engine.fixtures import SIZES, STOCK, TINY, in_turns, target_in

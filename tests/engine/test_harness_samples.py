@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from engine.accuracy.evaluation import Answers
-from engine.accuracy.harness_logs import harness_answers
-from engine.accuracy.harness_samples import is_samples, to_samples
+from engine.accuracy.harness_logs import harness_answers, is_samples, to_samples
 from engine.questions.requests import TaskSpec, get_requests, harness_rows, select
 from engine.questions.tasks import HARNESS_TASKS, packaged_tasks
 from tests.conftest import IS_THOROUGH, some_of

@@ -97,15 +97,15 @@ def test_whoever_waits_for_a_job_looks_at_it(jobs, monkeypatch):
     assert jobs.join("ahead", WAIT_S).state == "done"
 
 
-def test_what_rests_can_be_cancelled_and_is_closed_with_the_rest(jobs, monkeypatch):
+def test_what_rests_can_be_canceled_and_is_closed_with_the_rest(jobs, monkeypatch):
     monkeypatch.setattr(module, "UNSEEN_S", -1.0)
     for slot in ("one", "two"):
         jobs.put(slot, Job("a", Steps(), 3, while_seen=True))
     rested(jobs, "two")
     jobs.cancel("one")
-    assert jobs.snapshot("one").state == "cancelled"
+    assert jobs.snapshot("one").state == "canceled"
     jobs.close(WAIT_S)
-    assert jobs.snapshot("two").state == "cancelled"
+    assert jobs.snapshot("two").state == "canceled"
 
 
 def test_an_urgent_job_does_not_wait_for_the_end_of_a_step(jobs):

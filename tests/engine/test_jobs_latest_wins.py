@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from engine.errors import Cancelled, HeadroomError
+from engine.errors import Canceled, HeadroomError
 from engine.jobs import Jobs
 from engine.progress import Progress
 from engine.slots import Job
@@ -65,9 +65,9 @@ def test_cancel_closes_the_generator_and_keeps_what_was_measured(jobs):
     assert jobs.snapshot("curve").state == "running" and jobs.snapshot("curve").stopping
     work.release()
     end = jobs.join("curve", WAIT_S)
-    assert (end.state, end.done, end.value, end.message) == ("cancelled", 1, 0, "")
+    assert (end.state, end.done, end.value, end.message) == ("canceled", 1, 0, "")
     assert work.closes == 1
-    assert jobs.put("curve", Job("a", work)).state == "cancelled", "a cancelled job does not come back by itself"
+    assert jobs.put("curve", Job("a", work)).state == "canceled", "a canceled job does not come back by itself"
     assert jobs.put("curve", Job("a", work), again=True).state in ("queued", "running")
     work.release(5)
     assert jobs.join("curve", WAIT_S).state == "done"
@@ -86,13 +86,13 @@ def test_a_dropped_job_stops_and_may_come_back(jobs):
     assert (work.starts, work.closes) == (2, 2)
 
 
-def test_a_queued_job_is_cancelled_at_once(jobs):
+def test_a_queued_job_is_canceled_at_once(jobs):
     busy, waiting = Work(1), Work(1)
     jobs.put("accuracy", Job("a", busy))
     busy.wait_started()
     jobs.put("curve", Job("b", waiting))
     jobs.cancel("curve")
-    assert jobs.snapshot("curve").state == "cancelled"
+    assert jobs.snapshot("curve").state == "canceled"
     busy.release()
     assert jobs.join("accuracy", WAIT_S).state == "done"
     assert waiting.starts == 0
@@ -138,7 +138,7 @@ def fails_at_once():
     (Work(0, ZeroDivisionError("by nothing")), "failed", "unexpected: ZeroDivisionError: by nothing; "),
     (Work(0, Panic("index out of bounds")), "failed", "unexpected: Panic: index out of bounds"),
     (Work(0, SystemExit(3)), "failed", "unexpected: SystemExit: 3"),
-    (Work(0, Cancelled("stopped")), "cancelled", None),
+    (Work(0, Canceled("stopped")), "canceled", None),
 ])  # fmt: skip
 def test_how_a_job_ends_is_told_and_the_worker_lives_on(work, state, error, jobs, caplog):
     with caplog.at_level(logging.ERROR):
@@ -226,7 +226,7 @@ def test_close_stops_everything_and_takes_no_more():
     assert in_hand.wait(WAIT_S)
     jobs.close(WAIT_S)
     assert closed.is_set() and waiting.starts == 0
-    assert jobs.snapshot("a").state == jobs.snapshot("b").state == "cancelled"
+    assert jobs.snapshot("a").state == jobs.snapshot("b").state == "canceled"
     with pytest.raises(HeadroomError):
         jobs.put("a", Job("c", Work(1)))
 

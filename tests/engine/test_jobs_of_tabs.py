@@ -75,7 +75,7 @@ def test_a_slot_of_one_tab_is_not_that_of_another(tabs):
     assert tabs.of("B").see("accuracy", "a") is None, "what another tab finds is none of its own"
     tabs.of("B").cancel("accuracy")
     tabs.of("B").drop("curve")
-    assert (tabs.state("A"), tabs.state("B")) == ("running", "cancelled")
+    assert (tabs.state("A"), tabs.state("B")) == ("running", "canceled")
     mine.release(2)
     assert tabs.end("A").state == "done" and theirs.starts == 0
 
@@ -94,7 +94,7 @@ def test_what_two_tabs_want_is_run_once_for_both(tabs, leave):
     else:
         getattr(tabs.of("A"), leave)("accuracy")
     left = tabs.of("A").snapshot("accuracy")
-    assert {"cancel": left and left.state == "cancelled" and left.value == 0, "drop": left is None,
+    assert {"cancel": left and left.state == "canceled" and left.value == 0, "drop": left is None,
             "another": left and left.key == "next"}[leave]  # fmt: skip
     assert tabs.state("B") == "running"
     work.release(2)
@@ -113,10 +113,10 @@ def test_the_last_that_wants_it_stops_it(tabs):
     tabs.of("B").cancel("accuracy")
     assert tabs.of("B").snapshot("accuracy").stopping
     work.release()
-    assert tabs.end("B").state == "cancelled" and work.stored == 1
-    assert tabs.put("B", "same", Pieces(1, let_go=1)).state == "cancelled"
+    assert tabs.end("B").state == "canceled" and work.stored == 1
+    assert tabs.put("B", "same", Pieces(1, let_go=1)).state == "canceled"
     assert tabs.put("C", "same", other := Pieces(1, let_go=1)).key == "same"
-    assert tabs.end("C").state == "done" and other.starts == 1, "what one tab has cancelled another may want"
+    assert tabs.end("C").state == "done" and other.starts == 1, "what one tab has canceled another may want"
 
 
 def test_a_retry_in_one_tab_leaves_the_others_failure_alone(tabs):
@@ -284,7 +284,7 @@ def test_a_reloaded_page_takes_over_its_jobs_whatever_became_of_them(tabs):
     tabs.of("A").cancel("curve")
     tabs.closed.add("A")
     assert tabs.put("B", "runs", Pieces(1)).state == "running"
-    assert tabs.put("B", "stopped", Pieces(1), slot="curve").state == "cancelled"
+    assert tabs.put("B", "stopped", Pieces(1), slot="curve").state == "canceled"
     work.release(2)
     assert tabs.end("B").value == 1 and work.starts == 1
     assert tabs.of("A").snapshot("accuracy") is None, "the closed tab has let go of it"
@@ -298,7 +298,7 @@ def test_to_cancel_what_only_a_closed_tab_wants_too_stops_it(tabs):
     tabs.closed.add("A")
     tabs.of("B").cancel("accuracy")
     work.release()
-    assert tabs.end("B").state == "cancelled"
+    assert tabs.end("B").state == "canceled"
 
 
 def test_what_closed_tabs_held_is_forgotten_except_work_that_goes_on(tabs, monkeypatch):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from engine.composed import all_of, composed, every, then
-from engine.errors import Cancelled, HeadroomError
+from engine.errors import Canceled, HeadroomError
 from engine.heads.circuits import feeding, ov_tokens
 from engine.heads.in_text import head_in_texts
 from engine.measurement import OPERATIONS_A_SECOND, Workload, by_name, single
@@ -106,11 +106,11 @@ def test_a_part_that_fails_is_set_aside_with_the_reason(session, target):
     assert found.failed == {"a": "no such rows"} and [*found.values] == ["b"]
     assert wanted.look(session).is_complete, "a part that cannot be measured is not left to measure"
 
-    def cancelled(session):
-        raise Cancelled("stopped")
+    def canceled(session):
+        raise Canceled("stopped")
 
-    with pytest.raises(Cancelled):
-        final(every(target, ("cancelled",), {"a": cancelled}).run(session))
+    with pytest.raises(Canceled):
+        final(every(target, ("canceled",), {"a": canceled}).run(session))
 
 
 def test_values_of_unfinished_parts_are_partial(session, target):

@@ -38,8 +38,8 @@ def test_published_shapes_are_those_that_transformers_counts(size):
     assert parts.n_params == model.num_parameters()
     assert {sum(p.numel() for p in layer.parameters()) for layer in decoder.layers} == {parts.layer.n_params}
     linear = [m for m in model.modules() if isinstance(m, torch.nn.Linear) and m is not model.get_output_embeddings()]
-    n_quantised = parts.n_layers * parts.layer.n_quantised + parts.embeddings.n_quantised + parts.end.n_quantised
-    assert n_quantised == sum(module.weight.numel() for module in linear)
+    n_quantized = parts.n_layers * parts.layer.n_quantized + parts.embeddings.n_quantized + parts.end.n_quantized
+    assert n_quantized == sum(module.weight.numel() for module in linear)
     n_outputs = parts.n_layers * parts.layer.n_outputs + parts.embeddings.n_outputs + parts.end.n_outputs
     assert n_outputs == sum(module.out_features for module in linear)
     assert opt(size).shape == shape_of(t.OPTConfig(**config).to_dict())

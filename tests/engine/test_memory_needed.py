@@ -139,10 +139,10 @@ def test_parameters_and_bytes_are_those_that_transformers_has(name, dtype, with_
     assert identity.largest_bytes >= held_as and identity.model_config.loading_bytes("int8") == identity.largest_bytes
     assert identity.model_config.loading_bytes("fp32") == (0 if dtype == "F32" else identity.largest_bytes)
     linear = [each for each in model.modules() if isinstance(each, (torch.nn.Linear, Conv1D))]
-    quantised = sum(each.weight.numel() for each in linear if each is not model.get_output_embeddings())
+    quantized = sum(each.weight.numel() for each in linear if each is not model.get_output_embeddings())
     layers = [each for each in linear if each is not model.get_output_embeddings()]
     scales = 4 * sum(each.weight.shape[isinstance(each, Conv1D)] for each in layers)
-    assert identity.weight_bytes("int8") == 2 * n_params - quantised + scales
+    assert identity.weight_bytes("int8") == 2 * n_params - quantized + scales
 
 
 @pytest.mark.parametrize("kind", sorted({TINY[name] for name in STOCK}))

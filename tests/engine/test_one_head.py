@@ -8,7 +8,7 @@ import torch
 
 from engine.heads.attention import overview
 from engine.heads.circuits import circuit_rows, feeding, ov_tokens
-from engine.heads.idealised import PATTERNS, Ideal, ideal_losses, recovered_in_texts
+from engine.heads.idealized import PATTERNS, Ideal, ideal_losses, recovered_in_texts
 from engine.heads.in_text import LEAST, head_in_texts, head_on_probe, most_looked_at, most_raised
 from engine.heads.induction import VARIANTS, induction
 from engine.heads.probes import prefix_matching

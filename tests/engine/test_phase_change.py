@@ -24,7 +24,7 @@ from engine.training.phase_change import (
 )
 from engine.training.recipe import Recipe
 from engine.training.trajectory import PassageTrajectory, Trajectory, decode, encode, of_log
-from engine.views.training import difference, finding, phase_change
+from engine.views.training import difference, phase_change, training_finding
 from tests import synthetic_runs
 from tests.engine.fixtures import refused_by
 
@@ -98,7 +98,7 @@ def test_before_and_after_and_projections():
         assert projections(run, where)[a, layer, head] == pytest.approx(expected, rel=1e-4)
 
 
-def test_components_equal_the_svd_of_the_raw_centred_matrix():
+def test_components_equal_the_svd_of_the_raw_centered_matrix():
     runs = [made(seed=1), made(9, seed=2)]
     rows = np.concatenate([run.token_losses for run in runs]).astype(float)
     u, s, _ = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
@@ -300,7 +300,7 @@ def test_a_score_that_ends_where_it_began_has_no_share_of_its_change():
 
 def test_the_runs_that_the_screen_opens_with_make_its_argument():
     two, one = (decode((runs_folder() / f"{name}.safetensors").read_bytes()) for name in ("two-layers", "one-layer"))
-    said = finding(two, one)
+    said = training_finding(two, one)
     assert said == "**Induction heads form at 0.66 M tokens, and copying with them; the run with 1 layer has neither.**"
     assert difference(two, one) == "The two runs differ only in the number of layers (2 and 1)."
     heads, copying = heads_form(two), copying_forms(two)
@@ -314,17 +314,21 @@ def test_the_runs_that_the_screen_opens_with_make_its_argument():
 
 def test_findings_of_other_runs():
     one, smeared, two = synthetic_runs.runs()
-    assert finding(two) == "**Induction heads form at 2.1 M tokens, and copying with them**."
-    assert finding(one) == "**No induction head forms by 4 M tokens**."
-    assert finding(one, one) == finding(one)
+    assert training_finding(two) == "**Induction heads form at 2.1 M tokens, and copying with them**."
+    assert training_finding(one) == "**No induction head forms by 4 M tokens**."
+    assert training_finding(one, one) == training_finding(one)
     both = "**Induction heads form at 2.1 M tokens, and copying with them**"
-    assert finding(two, smeared).startswith(f"{both}; 1 layer, smeared keys: induction heads form at 1.3 M tokens, and")
+    assert training_finding(two, smeared).startswith(
+        f"{both}; 1 layer, smeared keys: induction heads form at 1.3 M tokens, and"
+    )
     never = replace(two, second_copy=two.first_copy)
-    assert finding(never) == "**Induction heads form at 2.1 M tokens, and random tokens are hardly copied**."
+    assert training_finding(never) == "**Induction heads form at 2.1 M tokens, and random tokens are hardly copied**."
     later = replace(two, second_copy=np.where(two.tokens < 3.5e6, 6.0, 1.0).astype(np.float32))
-    assert finding(later) == "**Induction heads form at 2.1 M tokens, and copying at 3.6 M tokens**."
+    assert training_finding(later) == "**Induction heads form at 2.1 M tokens, and copying at 3.6 M tokens**."
     unscored = replace(two, heads={})
-    assert finding(unscored) == f"**{phase_change(two)}**" and phase_change(two).startswith("Phase change from ")
+    assert training_finding(unscored) == f"**{phase_change(two)}**" and phase_change(two).startswith(
+        "Phase change from "
+    )
     said = "The two runs differ only in the number of layers (2 and 1), smeared keys (no and yes)."
     assert difference(two, smeared) == said
     assert difference(two, replace(two, recipe=None)) == ""

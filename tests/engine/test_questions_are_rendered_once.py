@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cache import Store
 from engine.questions import requests as module
-from engine.questions.requests import CHUNK, Question, Requests, TaskSpec, get_requests, questions_in, select
+from engine.questions.requests import CHUNK, Question, RenderedQuestions, TaskSpec, get_requests, questions_in, select
 from engine.questions.tasks import HARNESS_TASKS, embedded_tasks, list_tasks, packaged_tasks, task_info
 from engine.questions.word_pairs import read_pairs
 from engine.receipts import is_readable
@@ -123,7 +123,7 @@ def test_every_task_is_listed_with_where_it_comes_from(tmp_path):
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=120), st.integers(1, 150))
 def test_a_stratified_beginning_is_fair_and_chunks_are_fixed(golds, limit):
     questions = tuple(Question(i, ("c",), (" d",), (gold,), (1,), str(i)) for i, gold in enumerate(golds))
-    requests = Requests(TaskSpec("piqa"), questions, False, "", 0.5)
+    requests = RenderedQuestions(TaskSpec("piqa"), questions, False, "", 0.5)
     selection = select(requests, limit, "stratified")
     assert sorted(selection.order) == list(range(len(golds))) and selection.n == min(limit, len(golds))
     chosen = np.array(golds)[list(selection.order[: selection.n])]

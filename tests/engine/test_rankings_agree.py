@@ -117,14 +117,14 @@ def test_p_of_equal_and_of_opposite_scores_is_the_smallest_there_is():
 @pytest.mark.parametrize(
     "rows", [[[1.0, 2, 3, 4, 5, 6], [2.0, 1, 3, 6, 4, 5]], [[0.0, 0, 1, 2, 3, 3], [1.0, 2, 2, 0, 5, 1]]]
 )
-def test_p_is_the_share_of_all_relabellings_that_agree_as_much(rows):
+def test_p_is_the_share_of_all_relabelings_that_agree_as_much(rows):
     """Two-sided and exact, all 720 of them, also with ties."""
     ranks = [stats.rankdata(row) for row in rows]
     observed = abs(np.corrcoef(*ranks)[0, 1])
     others = [abs(np.corrcoef(ranks[0], shuffled)[0, 1]) for shuffled in itertools.permutations(ranks[1])]
     exact = np.mean(np.array(others) >= observed - 1e-9)
     assert 0.01 < exact < 0.99
-    # the mean of two estimates from 1999 relabellings each: 4 standard deviations are at most 0.032
+    # the mean of two estimates from 1999 relabelings each: 4 standard deviations are at most 0.032
     assert agreement(named(np.array(rows))).p[0, 1] == pytest.approx(exact, abs=0.032)
 
 
@@ -160,12 +160,12 @@ def test_the_mean_is_that_of_different_labels_that_are_defined():
 @quick
 @given(st.integers(1, 40).flatmap(lambda n: st.tuples(distinct(n), distinct(n), st.permutations(range(n)))))
 def test_overlap_is_a_symmetric_share_of_the_top_30_percent(drawn):
-    a, b, relabelling = drawn
+    a, b, relabeling = drawn
     count = max(1, 3 * a.size // 10)
     top_a, top_b = ({head for head in range(a.size) if x[head] >= a.size - count} for x in (a, b))
     assert top_overlap(a, b) == top_overlap(b, a) == len(top_a & top_b) / count
     assert top_overlap(a, a) == 1
-    assert top_overlap(a[list(relabelling)], b[list(relabelling)]) == top_overlap(a, b)
+    assert top_overlap(a[list(relabeling)], b[list(relabeling)]) == top_overlap(a, b)
 
 
 def test_overlap_of_other_shares_and_of_random_and_opposite_rankings():

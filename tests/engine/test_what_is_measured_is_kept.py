@@ -13,7 +13,7 @@ from engine.heads.ablation import Ablating, head_ablations
 from engine.heads.attention import head_views, overview
 from engine.heads.circuits import feeding, ov_tokens
 from engine.heads.function_vectors import function_vectors
-from engine.heads.idealised import Ideal, ideal_answers, ideal_losses
+from engine.heads.idealized import Ideal, ideal_answers, ideal_losses
 from engine.heads.in_text import head_in_texts
 from engine.heads.induction import induction
 from engine.heads.logit_lens import logit_lens

@@ -1,4 +1,4 @@
-"""Charts: frames in, specs out; scales never move with the data; a pruned component is marked by more than colour."""
+"""Charts: frames in, specs out; scales never move with the data; a pruned component is marked by more than color."""
 
 import re
 import subprocess
@@ -72,7 +72,7 @@ def test_rows_in_the_chart_itself_are_refused():
 @pytest.mark.parametrize("name", CHARTS)
 def test_every_chart_can_be_saved_offline(name):
     drawing = pictures.to_svg(CHARTS[name], "A title")
-    assert b"A title" in drawing and pictures.rasterised(drawing)[:8] == b"\x89PNG\r\n\x1a\n"
+    assert b"A title" in drawing and pictures.rasterized(drawing)[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def channels(spec, name):
@@ -145,20 +145,20 @@ def test_a_chart_from_a_template_has_its_own_data():
     assert other.spec["datasets"]["points"][0]["acc"] == 0.3
 
 
-def test_a_moved_slider_leaves_the_colours_of_the_map_alone():
+def test_a_moved_slider_leaves_the_colors_of_the_map_alone():
     specs = [components([[1.0, 4.0]], pruned).spec for pruned in (set(), {(0, 0), (0, 1)})]
     assert specs[0]["layer"][0]["encoding"]["color"] == specs[1]["layer"][0]["encoding"]["color"]
 
 
 @pytest.mark.parametrize("name, pruned", [("map", 2), ("map before any score", 1)])
-def test_pruned_is_a_cross_and_not_a_colour(name, pruned):
+def test_pruned_is_a_cross_and_not_a_color(name, pruned):
     assert pictures.to_svg(CHARTS[name], "t").count(b'aria-roledescription="point"') in (0, 2 * pruned)
     crosses = [layer for layer in CHARTS[name].spec["layer"] if layer["mark"].get("shape") == CROSS]
     assert len(crosses) == 2
     assert all({"filter": "datum['pruned']"} in layer["transform"] for layer in crosses)
 
 
-def test_colours_come_from_the_one_place():
+def test_colors_come_from_the_one_place():
     import tomllib
 
     theme = tomllib.loads(colors.CONFIG.read_text(encoding="utf-8"))["theme"]["light"]
@@ -166,7 +166,7 @@ def test_colours_come_from_the_one_place():
     assert theme["chartCategoricalColors"][0].lower() in svg
 
 
-def test_no_colour_is_set_anywhere_else():
+def test_no_color_is_set_anywhere_else():
     home = Path(colors.__file__)
     folders = home.parent, home.parents[2] / "pages"
     drawing = (path for folder in folders for path in folder.rglob("*.py") if path != home)

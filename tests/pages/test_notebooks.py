@@ -9,8 +9,7 @@ from engine.requests import ListModels, ListTasks
 from engine.views import kit
 from engine.views.view import Part
 from pages.ui.downloads import actions
-from pages.ui.downloads.exports import ScreenFiles
-from pages.ui.downloads.notebook import TUTORIAL, to_notebook
+from pages.ui.downloads.exports import TUTORIAL, ScreenFiles, to_notebook
 from pages.ui.downloads.origin import Origin
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.runtime import session

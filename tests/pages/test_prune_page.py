@@ -218,7 +218,7 @@ def test_the_curve_says_what_it_starts_from_and_is_measured_in_the_background(op
     assert "at 100%" in at.get("vega_lite_chart")[0].proto.alt
 
 
-def test_a_cancelled_run_waits_for_the_user(open_app, gate):
+def test_a_canceled_run_waits_for_the_user(open_app, gate):
     at = open_app(order="random")
     gate.occupy()
     slide(at, "heads", 50).run()
@@ -226,7 +226,7 @@ def test_a_cancelled_run_waits_for_the_user(open_app, gate):
     button(at, "Cancel").click().run()
     gate.go_on.set()
     settled(at)
-    assert frame.jobs().snapshot("accuracy").state == "cancelled"
+    assert frame.jobs().snapshot("accuracy").state == "canceled"
     assert "stopped before it began" in said(at)
     press(at, "Resume")
     assert f"of {N}** right" in under_figure(at)

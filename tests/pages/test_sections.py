@@ -9,8 +9,7 @@ from engine.requests import MeasurePerplexity
 from engine.requests.running import Result
 from engine.views.view import Part, View
 from pages.ui.downloads import actions
-from pages.ui.downloads.exports import to_html, to_zip
-from pages.ui.downloads.notebook import to_notebook
+from pages.ui.downloads.exports import to_html, to_notebook, to_zip
 from pages.ui.page import runtime
 from tests.pages.conftest import WAIT_S, Gate, labels, press, said, settled
 
@@ -93,7 +92,7 @@ def test_what_cannot_be_meant_is_said_before_a_click(opened):
     assert "L99H0" in at.error[0].value and not any("Measure" in each for each in labels(at))
 
 
-def test_it_is_cancelled_and_resumed(opened):
+def test_it_is_canceled_and_resumed(opened):
     at, gate = opened(), Gate()
     gate.occupy()
     next(each for each in at.button if each.label.startswith("Measure")).click().run()

@@ -39,7 +39,7 @@ def test_a_waiting_tab_says_for_what_and_goes_on_by_itself(tmp_path, monkeypatch
     tabs.closed.clear()
     at.run()
     at.button[1].click().run()
-    assert other.n_runs == 1 and runtime.jobs().snapshot("count").state == "cancelled", "one's own alone"
+    assert other.n_runs == 1 and runtime.jobs().snapshot("count").state == "canceled", "one's own alone"
     work.restart()
     mine.go_on.set()
     other.go_on.set()

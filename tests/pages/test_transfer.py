@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from engine.questions.requests import TaskSpec
 from engine.studies.sweeps import Point, SweepRow
-from pages.ui.figures.transfer import transfer_in_words, transfer_rows
+from pages.ui.study_report import transfer_in_words, transfer_rows
 
 TASKS = [TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 5)]
 

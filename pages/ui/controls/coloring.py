@@ -16,7 +16,7 @@ from engine.importance.rankings_of import PARTS, Ranking, evidence
 from engine.importance.rules import Evidence
 from engine.measurement import Measurement
 from engine.models.session import Target
-from engine.questions.requests import Requests, TaskSpec
+from engine.questions.requests import RenderedQuestions, TaskSpec
 from pages.ui.controls.controls import one_of
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.reads import stored_once
@@ -87,7 +87,7 @@ def title_of(what: str) -> str:
 
 
 def read_coloring(
-    name: str, target: Target, task: TaskSpec, ranking: Ranking, data_dir: str | None, train: Requests | None
+    name: str, target: Target, task: TaskSpec, ranking: Ranking, data_dir: str | None, train: RenderedQuestions | None
 ) -> Coloring:
     """Returns the stored scores of one of `COLORINGS`. `ranking`: the pruning order; `train`: the rendered train
     questions, without which nothing of the task is read."""

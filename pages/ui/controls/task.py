@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from engine.errors import HeadroomError
 from engine.files import write_whole
 from engine.questions.faults import RowFault
-from engine.questions.requests import Requests, TooFewExamples
+from engine.questions.requests import RenderedQuestions, TooFewExamples
 from engine.questions.tasks import OWN, OWN_PAIRS, OWN_SUFFIXES
 from pages.ui.controls.study import set_study, study
 from pages.ui.page.address import current_value
@@ -110,11 +109,11 @@ def draw_fault(details: object) -> None:
     as there are rows for, and runs the page again."""
     if isinstance(details, tuple) and all(isinstance(fault, RowFault) for fault in details):
         rows = [{"row": fault.row, "what": fault.what, "value": fault.value} for fault in details]
-        table, text = pd.DataFrame(rows), st.column_config.TextColumn
+        text = st.column_config.TextColumn
         config = {"row": st.column_config.NumberColumn("Row", width="small")}
         config |= {"what": text("Problem", width="large"), "value": text("Value", width="medium")}
-        st.dataframe(table, hide_index=True, column_config=config, alt=f"{len(table)} faults by row")
-        mark("rows", "wrong", faults=len(table))
+        st.dataframe(rows, hide_index=True, column_config=config, alt=f"{len(rows)} faults by row")
+        mark("rows", "wrong", faults=len(rows))
     if isinstance(details, TooFewExamples):
         fewer = max(n for n in SHOT_COUNTS if n < max(1, min(details.n_rows, details.shots)))
         said = f"{details.n_rows} rows can be examples: the prompt has {fewer} instead of {details.shots}."
@@ -122,7 +121,7 @@ def draw_fault(details: object) -> None:
         st.rerun()  # the whole page, as this may be drawn in a part that runs alone
 
 
-def draw_remarks(requests: Requests) -> None:
+def draw_remarks(requests: RenderedQuestions) -> None:
     """Draws what a user should know of how the own file was read."""
     for line in requests.own.remarks if requests.own is not None else ():
         st.info(plain(line), icon=":material/info:")

@@ -4,8 +4,7 @@
 `origin`: the source of a screen's numbers
 `provenance`: how the results shown were measured: the stored receipts, and the link
 `shipped`: shipped results: the button that measures them here, and their model loaded ahead
-`exports`: a screen as one archive and as one page
-`notebook`: a screen as a Jupyter notebook
+`exports`: a screen as one archive, as one page, and as a Jupyter notebook
 `slides`: what screens showed when they were added, in order
 `talk`: slides as one page
 `present`: the talk over the app, and the script that is on every page

@@ -9,8 +9,7 @@ import streamlit as st
 from engine.requests.base import OnRay
 from engine.views import pictures
 from pages.ui.downloads import slides
-from pages.ui.downloads.exports import ScreenFiles, file_name, to_html, to_zip
-from pages.ui.downloads.notebook import TUTORIAL, to_notebook
+from pages.ui.downloads.exports import TUTORIAL, ScreenFiles, file_name, to_html, to_notebook, to_zip
 from pages.ui.downloads.origin import Origin
 from pages.ui.downloads.provenance import draw_measured, permalink
 from pages.ui.downloads.shipped import load_ahead

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,11 +17,14 @@ import pandas as pd
 from engine.models.session import Session
 from engine.progress import final
 from engine.receipts import ReceiptSummary, facts, read_receipts
+from engine.requests import Request
+from engine.requests.fields import expression
 from engine.views import pictures
 from engine.views.colors import QUIET, light_theme
 from pages.ui.downloads.origin import Origin
 from pages.ui.downloads.provenance import rows
 from pages.ui.figures.sheet import Sheet
+from pages.ui.page.screens import STORY
 from pages.ui.page.tables import magnitude
 
 VEGA_LITE, EXPOSED = "6.4", "window.vegaEmbed = vegaEmbed"  # what Altair writes; what a page needs of it
@@ -38,6 +42,16 @@ DRAW = """
 window.views = Promise.all(specs.map((spec, i) => vegaEmbed(`#picture${i}`, spec, {actions: false, renderer: "svg"})))
   .then(found => found.map(each => each.view))
 """
+IMPORTS = """import json
+
+import altair as alt
+import headroom
+
+alt.renderers.enable("svg")  # drawn here, without the network; the default renderer is interactive"""
+TUTORIAL = Path(__file__).parents[3] / "docs" / "tutorial.ipynb"  # in a wheel too
+RESULT = "result"
+DRAWN = "the chart as it is on the screen, with its data"
+PYTHON = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +75,7 @@ class ScreenFiles:
 
     def png(self, name: str) -> bytes:
         """Returns one of the pictures as PNG."""
-        return pictures.rasterised(self.svg(name))
+        return pictures.rasterized(self.svg(name))
 
     def receipts(self) -> tuple[ReceiptSummary, ...]:
         """Returns the receipts of the results shown."""
@@ -83,7 +97,7 @@ def to_zip(files: ScreenFiles) -> bytes:
         for name in list(files.sheet.pictures):
             drawing = files.svg(name)
             into.writestr(file_name(name, "svg"), drawing)
-            into.writestr(file_name(name, "png"), pictures.rasterised(drawing))
+            into.writestr(file_name(name, "png"), pictures.rasterized(drawing))
         into.writestr("command.txt", f"{origin.command}\n")
         into.writestr("program.py", f"{origin.python}\n")
         into.writestr("receipt.json", receipt(files))
@@ -126,8 +140,8 @@ def to_html(files: ScreenFiles) -> bytes:
 def document(title: str, style: str, body: str, specs: Sequence[Mapping[str, Any]], draw: str) -> bytes:
     """Returns an HTML page that makes no network requests; the script `draw` draws its charts, `specs` in Vega-Lite."""
     theme = light_theme()
-    colours = {"text": theme["textColor"], "line": theme["borderColor"], "box": theme["secondaryBackgroundColor"]}
-    root = " ".join(f"--{name}: {colour};" for name, colour in {**colours, "quiet": QUIET}.items())
+    colors = {"text": theme["textColor"], "line": theme["borderColor"], "box": theme["secondaryBackgroundColor"]}
+    root = " ".join(f"--{name}: {color};" for name, color in {**colors, "quiet": QUIET}.items())
     data = json.dumps(specs).replace("<", "\\u003c")  # safe inside a script element
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -160,3 +174,34 @@ def _table(sheet: Sheet, name: str) -> str:
 def _to_html_line(line: str) -> str:
     """Returns a line of the screens' Markdown as HTML: bold words, and line breaks."""
     return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", html.escape(line)).replace("  \n", "<br>")
+
+
+def to_notebook(files: ScreenFiles) -> bytes:
+    """Returns the notebook. Its first cells run the requests, so it needs Headroom; the charts hold their own data."""
+    origin, sheet = files.origin, files.sheet
+    purpose = next((each.purpose for screens in STORY.values() for each in screens if each.title == origin.screen), "")
+    heading = "\n\n".join([f"# {origin.screen}", purpose, origin.about, *sheet.says, f"[The screen]({files.link})"])
+    cells = [_text(heading), *_requests(origin.requests)]
+    for name in list(sheet.pictures):
+        spec = json.dumps(pictures.file_spec(sheet.picture(name), name))
+        draw = f"# {DRAWN}\nalt.Chart.from_dict(json.loads({spec!r}))"
+        cells += [_text(f"## {name}"), _code(draw)]
+    more = {"metadata": {"kernelspec": PYTHON}, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps({"cells": [each | {"id": f"cell-{at}"} for at, each in enumerate(cells)]} | more).encode()
+
+
+def _requests(requests: Sequence[Request]) -> list[dict[str, Any]]:
+    """Returns a cell with the imports, and two for each request: its run, and its table."""
+    cells = [_code(IMPORTS)]
+    for at, request in enumerate(requests, start=1):
+        name = RESULT if len(requests) == 1 else f"{RESULT}_{at}"
+        cells += [_code(f"{name} = headroom.{expression(request)}.run()\n{name}"), _code(f"{name}.frame()")]
+    return cells
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"cell_type": "markdown", "metadata": {}, "source": text}
+
+
+def _code(text: str) -> dict[str, Any]:
+    return {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": text}

@@ -26,7 +26,10 @@ def draw_measured(measurements: Measurements, of: str) -> None:
     if parts is None:
         live([SLOT], work.line, 0.0)
     elif parts:
-        st.markdown("\n".join(table(parts)))
+        if (measured := rows(parts)).empty:
+            st.markdown("Nothing of this is stored yet: the receipt comes with the first result.")
+        else:
+            st.dataframe(measured, hide_index=True, alt=f"{len(measured)} parts by name, with when they were measured")
         st.caption("  \n".join(lines(parts)))
         if any(part.n_shipped for part in parts):
             offer_here(measurements, of)
@@ -41,29 +44,18 @@ def permalink() -> str:
 
 
 def rows(parts: Sequence[ReceiptSummary]) -> pd.DataFrame:
-    """Returns one row for each part with a record: number of records, when (UTC), seconds."""
-    found = [(part.name, part.n, part.first, part.last, round(part.seconds, 3)) for part in parts if part.n]
-    return pd.DataFrame(found, columns=["part", "records", "measured_first", "measured_last", "seconds"])
+    """Returns one row for each part with a record: when (UTC), seconds, and the number of its records and of those that
+    came with Headroom."""
+    found = [
+        (part.name, _minute(part.first), _minute(part.last), round(part.seconds, 1), part.n, part.n_shipped)
+        for part in parts
+        if part.n
+    ]
+    return pd.DataFrame(found, columns=["Part", "First measured (UTC)", "Last", "Seconds", "Records", "Shipped"])
 
 
-def table(parts: Sequence[ReceiptSummary]) -> list[str]:
-    """Returns the same as the lines of a Markdown table."""
-    if not any(part.n for part in parts):
-        return ["Nothing of this is stored yet: the receipt comes with the first result."]
-    written = ["| | Measured (UTC) | Seconds | Records |", "|:--|:--|--:|--:|"]
-    for part in parts:
-        if part.n:
-            moment = when(part) + (", shipped" if part.n_shipped else "")
-            written.append(f"| {plain(part.name)} | {moment} | {part.seconds:,.1f} | {part.n:,} |")
-    return written
-
-
-def when(part: ReceiptSummary) -> str:
-    """Returns a time such as "2026-11-22 09:30", or the first and the last."""
-    first, last = (moment[:16].replace("T", " ") for moment in (part.first, part.last))
-    if first == last:
-        return first
-    return f"{first} to {last[11:] if first[:10] == last[:10] else last}"
+def _minute(moment: str) -> str:
+    return moment[:16].replace("T", " ")
 
 
 def lines(parts: Sequence[ReceiptSummary]) -> list[str]:

@@ -5,6 +5,5 @@
 `drawing`: pictures and tables on screen
 `sheet`: what a screen shows and hands to its downloads
 `token_text`: a component for tokens: a text, each token tinted, with a readout; and how two models write on
-`transfer`: what pruning by another task's order costs, as rows, a map, and a sentence
 `published`: published accuracies of the full model, next to those measured here
 """

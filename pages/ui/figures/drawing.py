@@ -37,5 +37,5 @@ def draw_table(
 
 def change_look(change: float, is_clear: bool) -> dict[str, Any]:
     """Returns how a metric draws a change: a clear loss is orange and a clear gain blue, as on every screen."""
-    colour, arrow = (("orange", "down") if change < 0 else ("blue", "up")) if is_clear else ("off", "off")
-    return {"delta_color": colour, "delta_arrow": arrow}
+    color, arrow = (("orange", "down") if change < 0 else ("blue", "up")) if is_clear else ("off", "off")
+    return {"delta_color": color, "delta_arrow": arrow}

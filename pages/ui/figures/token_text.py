@@ -31,7 +31,7 @@ HTML = """
 _COMPONENT = component_of("token_text", HTML, Path(__file__).parent, "token_text")
 TOKENS = "tokens"
 CHANGE, LOSS, ATTENTION = "change", "loss", "attention"  # what the tint is of
-LOSS_NATS = 10.0  # full colour of a loss; guessing among 50,000 tokens costs 10.8
+LOSS_NATS = 10.0  # full color of a loss; guessing among 50,000 tokens costs 10.8
 PART_TOKENS = 1500  # more spans at once make a browser slow
 MOST_LOOKS, LEAST_LOOK = 24, 0.002  # sources of a token, and the least share of one
 WORDS = {"a": "full", "b": "pruned", "change": "change", "better": "better when pruned", "worse": "worse"}
@@ -50,7 +50,7 @@ def token_text(
 ) -> None:
     """Draws the text of `component_data`, tinted by `view` (CHANGE, LOSS or ATTENTION); `words` name the two sides.
 
-    `full_nats` is the difference that gets full colour. The text is rebuilt only when other tokens are shown.
+    `full_nats` is the difference that gets full color. The text is rebuilt only when other tokens are shown.
     `lock`: query parameter of the locked token, if it is kept in the address. `turn` is called with 1 or -1 when the
     keys ask for another head.
     """

@@ -11,7 +11,7 @@ from engine.heads.induction import InductionScores, induction
 from engine.importance.importance import ORACLES
 from engine.measurement import Measurement
 from engine.requests import AblateHeads, Correlate, Result, ScoreInduction
-from engine.studies.surveys import Survey, in_words, survey
+from engine.studies.surveys import Survey, describe_task, survey
 from engine.views.heads import all_scores_part
 from engine.views.induction import COLUMNS, both_part, capacity_view
 from engine.views.view import MAGNITUDE, Column, plain_text
@@ -95,7 +95,7 @@ def _draw_kept(of: ScoreReader, found: tuple[InductionScores, Survey], sheet: Sh
         show_failed(known.failed)
         return
     view = capacity_view(
-        scores, {in_words(task): each.scores for task, each in known.scores.items()}, in_words(of.task)
+        scores, {describe_task(task): each.scores for task, each in known.scores.items()}, describe_task(of.task)
     )
     st.markdown(view.finding)
     sheet.says.append(view.finding)

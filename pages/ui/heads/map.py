@@ -10,7 +10,7 @@ import streamlit as st
 from engine.heads.induction import best_heads
 from engine.importance.importance import ORACLES, Scores
 from engine.models.masks import Mask
-from engine.studies.surveys import in_words
+from engine.studies.surveys import describe_task
 from engine.views.importance import MapMarks, map_part
 from engine.views.view import MAGNITUDE, Column, Part
 from engine.views.words import listed
@@ -86,7 +86,7 @@ def map_in_words(of: ScoreReader, by: str) -> str:
     if scores is None:
         return ""
     best = [name for name, _ in best_heads(scores.scores, N_NAMED)]
-    return f"On {in_words(of.task)}, {listed(best)} matter most by the estimate."
+    return f"On {describe_task(of.task)}, {listed(best)} matter most by the estimate."
 
 
 def clicked_on(key: str, selection: str) -> Mapping[str, Any]:

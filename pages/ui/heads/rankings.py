@@ -9,7 +9,7 @@ from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import CHUNK, TaskSpec
 from engine.studies.study import pool_of
-from engine.studies.surveys import StudySettings, Survey, in_words
+from engine.studies.surveys import StudySettings, Survey, describe_task
 from engine.studies.sweeps import SweepRow, Swept, points, sweep
 from engine.views.correlation import Rankings
 from pages.ui.controls.first_views import transfer_percent
@@ -112,11 +112,11 @@ class RankingReader:
 
     def label(self, task: TaskSpec) -> str:
         """Returns a task by its name, with its number of examples if there are several."""
-        return in_words(task) if len({each.shots for each in self.tasks}) > 1 else task.name
+        return describe_task(task) if len({each.shots for each in self.tasks}) > 1 else task.name
 
 
 def costs_of(
-    rows: Sequence[SweepRow], label: Callable[[TaskSpec], str] = in_words
+    rows: Sequence[SweepRow], label: Callable[[TaskSpec], str] = describe_task
 ) -> dict[tuple[str, str], tuple[float, bool]]:
     """Returns by two rankings the points that the task of the first loses when pruned by the order of the second
     instead of its own, and whether the 95% intervals of both accuracies are apart."""

@@ -8,7 +8,7 @@ from engine.importance.rankings_of import orders_of
 from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.requests import Request
-from engine.studies.surveys import in_words
+from engine.studies.surveys import describe_task
 from pages.ui.controls.coloring import INDUCTION, choose_coloring
 from pages.ui.controls.controls import folded
 from pages.ui.controls.many_tasks import show_failed
@@ -61,7 +61,7 @@ def draw_task(asks: Study, target: Target, badge_at: DeltaGenerator, color_at: D
     folded(SCORES, "heads_table", partial(draw_scores, of, sheet), in_address=True)
     requests: list[Request] = [*of.requests(by), *(section.request for section in sections)]
     measured = {section.title: section.measured for section in sections} | of.measurements(by)
-    words = about(target, in_words(of.task), f"{of.ranking(by).n_scored} train questions", "the full model")
+    words = about(target, describe_task(of.task), f"{of.ranking(by).n_scored} train questions", "the full model")
     draw_actions(Origin("Heads", requests, measured, words), sheet)
 
 

@@ -9,7 +9,7 @@ LONG_S = 10.0  # from which a button states its duration
 SILENT_S = 3.0  # from which a step without a count or forecast says how long it has run
 
 
-def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = None) -> str:
+def describe_job(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = None) -> str:
     """Returns text such as "Full model: 312 of 500 done, about 12 s left"; while queued, the work it waits for, which
     is `ahead`."""
     if snapshot.state == "running":

@@ -31,7 +31,6 @@ class Screen:
     icon: str  # in the navigation
     purpose: str  # one sentence
     action: str  # one thing to try
-    action_by_name: str = ""  # in its place while a mask prunes as well
     bar: Bar = ""  # what it shows of the bar of the study
 
 
@@ -44,7 +43,6 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "content_cut",
             "How many questions does the model still answer when attention heads and FFNs are switched off?",
             "press “Remove induction heads”, or drag “Attention heads pruned” and release it.",
-            "click a crossed head in the map to restore it, or press “Restore”.",
             bar="study",
         ),
         Screen(
@@ -61,7 +59,6 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "format_ink_highlighter",
             "A text, token by token: which words the pruned model predicts worse, and where the heads look.",
             "press “Prune the induction heads”, then click a token: names that return are no longer predicted.",
-            "click a token that is shaded; then shade by attention.",
             bar="study",
         ),
         Screen(
@@ -126,14 +123,8 @@ def draw_headline(file: str, finding: str) -> None:
     _draw_heading(screen, finding or screen.purpose)
 
 
-def _action(screen: Screen) -> str:
-    """Returns one thing to try: another one while a mask prunes as well, if the screen has one."""
-    is_by_name = bool(st.session_state.get("mask", st.query_params.get("mask")))
-    return screen.action_by_name if screen.action_by_name and is_by_name else screen.action
-
-
 def _draw_heading(screen: Screen, line: str) -> None:
-    title, line, action = (escape(words) for words in (screen.title, line, _action(screen)))
+    title, line, action = (escape(words) for words in (screen.title, line, screen.action))
     heading = f'<header class="heading"><h1>{title}</h1> <p>{line}</p> <p><b>Try:</b> {action}</p></header>'
     # In one element: a part that runs alone and says something in a corner (st.toast) would replace a style of its own.
     st.session_state[HEADING].html(heading + CSS + PAGE_STYLE)

@@ -17,7 +17,7 @@ from engine.progress import Progress
 from engine.questions.tasks import agree_to_fetch
 from engine.slots import Job, Snapshot
 from engine.turns import ASKED
-from pages.ui.page.job_words import LONG_S, cost_in_words, in_words, named, share_done, stopped
+from pages.ui.page.job_words import LONG_S, cost_in_words, describe_job, named, share_done, stopped
 from pages.ui.page.marks import mark
 from pages.ui.page.reads import read_once
 from pages.ui.page.runtime import budget_s, faults_shown, in_memory, jobs, notes, session, show_error, store
@@ -196,7 +196,7 @@ class Work(Generic[T]):
         if not job.finished:
             ahead, slot, job = jobs().ahead_of(self.slot), self.slot, self._promised(job)
             with st.container(horizontal=True, vertical_alignment="bottom"):
-                st.progress(share_done(job), plain(in_words(job, self.title, ahead)))
+                st.progress(share_done(job), plain(describe_job(job, self.title, ahead)))
                 if _is_of_others(self.key, ahead):
                     first = {"on_click": jobs().put_first, "args": (slot,), "help": FIRST_HELP}
                     st.button("Run this first", key=f"first {slot}", **first)
@@ -206,7 +206,7 @@ class Work(Generic[T]):
             return True
         if job.error:
             show_error(job.error)
-        elif job.state == "cancelled":
+        elif job.state == "canceled":
             st.caption(f"{plain(named(job, self.title))}: {stopped(job)}. Finished work is kept.")
         draw_restart(job, f"retry {self.slot}", "Starts it again. Finished work is kept.", on_click=self.restart)
         mark_job(self.slot, job)
@@ -276,7 +276,7 @@ class Work(Generic[T]):
         """Draws what the reading of the stored results waits for, while it waits."""
         read, slot = self._last_read(), f"{self.slot}, stored"
         if read is not None and read.state == "queued":
-            st.caption(plain(in_words(read, "Stored results", jobs().ahead_of(slot))))
+            st.caption(plain(describe_job(read, "Stored results", jobs().ahead_of(slot))))
 
     def watched(self) -> list[str]:
         """Returns the slots whose end changes a page that shows `stored` results.

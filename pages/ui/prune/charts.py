@@ -94,25 +94,25 @@ def _curve(x_title: str, has_models: bool, named: tuple[tuple[str, str], ...]) -
         names = json.dumps(dict(named))
         legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1,
                             labelLimit=320, values=[*dict(named)], labelExpr=f"{names}[datum.label]")  # fmt: skip
-    colour = alt.Color("series:N", scale=alt.Scale(domain=DOMAIN), legend=legend)
+    color = alt.Color("series:N", scale=alt.Scale(domain=DOMAIN), legend=legend)
     if has_models:  # distinguished by their points too
         tooltip = [*charts.tips("model:N|Model"), *tooltip]
         shapes = alt.Scale(domain=["measured", SECOND], range=["circle", "square"])
         shape = alt.Shape("shape:N", scale=shapes, legend=None)
-    measured = charts.named_chart("points").encode(x=x, color=colour, tooltip=tooltip)
-    through = charts.named_chart("through").encode(x=x, color=colour, tooltip=tooltip)
-    here = charts.named_chart("now").encode(x=x, color=colour, tooltip=tooltip)
-    estimated = charts.named_chart("estimates").encode(x=x, color=colour, tooltip=about)
-    hand = charts.named_chart("hand").encode(x=x, color=colour, tooltip=about)
-    others = charts.named_chart("others").encode(x=x, y=y, color=colour, detail="task:N", tooltip=charts.tips(
+    measured = charts.named_chart("points").encode(x=x, color=color, tooltip=tooltip)
+    through = charts.named_chart("through").encode(x=x, color=color, tooltip=tooltip)
+    here = charts.named_chart("now").encode(x=x, color=color, tooltip=tooltip)
+    estimated = charts.named_chart("estimates").encode(x=x, color=color, tooltip=about)
+    hand = charts.named_chart("hand").encode(x=x, color=color, tooltip=about)
+    others = charts.named_chart("others").encode(x=x, y=y, color=color, detail="task:N", tooltip=charts.tips(
         "task:N|Task; level:Q|Pruned|.0%; acc:Q|Questions right|.1%"))  # fmt: skip
-    band = charts.named_chart("band").encode(x=x, y=y_low, y2="high:Q", color=colour, tooltip=charts.tips(
+    band = charts.named_chart("band").encode(x=x, y=y_low, y2="high:Q", color=color, tooltip=charts.tips(
         "level:Q|Pruned|.0%; low:Q|Random orders from|.1%; high:Q|to|.1%"))  # fmt: skip
     broken = charts.named_chart("break").encode(x=x, tooltip=charts.tips("level:Q|First detectable loss at|.0%"))
     layers = [
         band.mark_area(opacity=0.2),
         others.mark_line(strokeWidth=1, opacity=0.6),
-        *_lines(y, colour),
+        *_lines(y, color),
         broken.mark_rule(strokeWidth=1.5, color=MARK),
         charts.written(
             broken.encode(y=alt.Y("top:Q", title="Questions right"), text=alt.value("first loss")), 11, dy=-6
@@ -143,9 +143,9 @@ def _names_around(others: pd.DataFrame, band: pd.DataFrame) -> dict[str, str]:
     return ({OTHER: words} if tasks else {}) | ({} if band.empty else {RANDOM: "random orders"})
 
 
-def _lines(y: alt.Y, colour: alt.Color) -> list[alt.Chart]:
+def _lines(y: alt.Y, color: alt.Color) -> list[alt.Chart]:
     """Returns horizontal lines across the curve, each with its name at the right end, above or below it."""
-    base = charts.named_chart("lines").encode(y=y, color=colour)
+    base = charts.named_chart("lines").encode(y=y, color=color)
     tooltip = charts.tips("series:N|Line", "acc:Q|Questions right|.1%")
     name = charts.named_chart("lines").encode(y=y, x=alt.X("end:Q"), text="series:N")
     return [

@@ -19,7 +19,7 @@ from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
 from engine.progress import Progress
-from engine.questions.requests import Questions, Requests, TaskSpec, select
+from engine.questions.requests import Questions, RenderedQuestions, TaskSpec, select
 from engine.requests import Evaluate
 from engine.shapes import ModelShape
 from engine.timing.workload import all_characters, kept_share
@@ -50,8 +50,8 @@ class Experiment:
 
     target: Target  # the model
     data_dir: str | None  # folder of task data
-    judged: Requests  # questions that accuracy is measured on (validation)
-    train: Requests | None  # questions that importance is measured on; None until they are rendered
+    judged: RenderedQuestions  # questions that accuracy is measured on (validation)
+    train: RenderedQuestions | None  # questions that importance is measured on; None until they are rendered
     limit: int  # the most questions asked
     pruning: Pruning  # levels, order and mask
 

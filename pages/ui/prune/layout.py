@@ -43,7 +43,7 @@ class PagePart:
 PARTS = (  # the figure before all else: otherwise it would be queued after other drawings
     PagePart("figure", parts.draw_figure, drag.draw_figure, (ACCURACY, "train questions", SLOW_ORDER)),
     PagePart("badge", parts.draw_badge, drag.draw_badge),
-    PagePart("second", second_model.draw, drag.draw_second, (SECOND, ACCURACY)),
+    PagePart("second", second_model.draw_second_model, drag.draw_second, (SECOND, ACCURACY)),
     PagePart("example", parts.draw_question, drag.draw_question),
     PagePart("story", stories.draw_story, stories.draw_story, stories.SLOTS),
     # apart from the figure: a chart takes long to build, and the worker would wait for it

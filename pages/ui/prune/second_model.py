@@ -58,7 +58,7 @@ def read_second(first: Experiment, axis: Axis, second: Target) -> SecondModel:
     return SecondModel(**found, names=names, note=note)
 
 
-def draw(state: "PruneState") -> None:
+def draw_second_model(state: "PruneState") -> None:
     """Draws the second model's results so far, if one is chosen, or the button that measures it."""
     of, found = state.second_model, state.answers
     if of is None:

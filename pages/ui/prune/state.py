@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from engine.questions.requests import Requests, TaskSpec, get_requests
+from engine.questions.requests import RenderedQuestions, TaskSpec, get_requests
 from engine.questions.tasks import OWN_SUFFIXES, task_info
 from engine.studies.removal import found_heads
 from engine.views.accuracy import Standing, standing
@@ -106,7 +106,7 @@ def read_state(of: Study) -> PruneState:
     )
 
 
-def _questions(slot: str, task: TaskSpec, data_dir: str | None, priority: int) -> Work[Requests]:
+def _questions(slot: str, task: TaskSpec, data_dir: str | None, priority: int) -> Work[RenderedQuestions]:
     """Returns the work that renders the questions of a task; finished at once if they are stored."""
     render = partial(get_requests, task, data_dir, store())
     return Work(slot, "Preparing the questions", Action.of(f"{task} {data_dir}", render, reads=True), priority)

@@ -13,9 +13,9 @@ from engine.models.session import Target
 from engine.questions.tasks import task_info
 from engine.shapes import ModelShape
 from engine.statistics import paired
-from engine.studies.removal import N_DRAWS, Removal, draw, found_heads, removal, without
+from engine.studies.removal import N_DRAWS, Removal, found_heads, random_heads_mask, removal, without
 from engine.studies.statements import BreakPoint, break_point
-from engine.studies.surveys import in_words
+from engine.studies.surveys import describe_task
 from engine.views.accuracy import removal_headline, removal_view
 from engine.views.sweep import break_view
 from engine.views.view import View
@@ -178,7 +178,7 @@ def _seconds(x: Experiment) -> float | None:
 
 
 def _removal_view(state: PruneState, found: Removal) -> View:
-    return removal_view(found, state.x.shape, in_words(state.x.task))
+    return removal_view(found, state.x.shape, describe_task(state.x.task))
 
 
 def _far_view(state: PruneState, found: Curve) -> View:
@@ -205,7 +205,7 @@ STORIES = {
     ),
     "others": Story(
         "Remove random heads",
-        partial(draw, seed=0),
+        partial(random_heads_mask, seed=0),
         lambda needs: "little is lost. The figure shows the first of the draws.",
         _removal_work,
         _removal_view,

@@ -90,7 +90,7 @@ def draw_below(view: TextView) -> tuple[Origin, Sheet]:
     frame, token = tables.token_frame(full, pruned), int(view.asked[0] or 0) - 1
     read = Read(x, side, full, pruned, token if 0 <= token < len(full) else None)
     sheet = Sheet({"Text": partial(tables.tinted_text, frame, full, FULL_NATS)}, {"Losses by token": frame})
-    finding = tables.finding(full, pruned, view.without(side))[0]
+    finding = tables.losses_finding(full, pruned, view.without(side))[0]
     sheet.says, sheet.views = [finding], {finding: [*sheet.pictures]}
     requests: list[Request] = [x.request(side)]
     measured: dict[str, Measurement[Any]] = {"Full model": x.losses(x.full), "Pruned model": x.losses(side)}

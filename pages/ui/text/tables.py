@@ -115,7 +115,7 @@ def _p(loss_nats: float) -> str:
     return probability(float(np.exp(-loss_nats)))
 
 
-def finding(full: TokenLosses, pruned: TokenLosses | None, without: str) -> tuple[str, str]:
+def losses_finding(full: TokenLosses, pruned: TokenLosses | None, without: str) -> tuple[str, str]:
     """Returns the mean loss, or what it does from the full to the pruned model, naming repetitions if these are mainly
     predicted worse; and help on that. `without` is what is pruned, "" if that is not all that the two differ in."""
     mean, other, n = means(full, pruned or full)

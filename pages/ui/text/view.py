@@ -74,7 +74,7 @@ class TextView:
         if self.n_parts != tables.n_parts(full.n_total) or (pruned is not None and not have_same_tokens(full, pruned)):
             st.rerun()  # the whole page needs to know
         is_one_model = x.full.target == x.whole.target
-        says, help = tables.finding(full, pruned, self.without(read.of))
+        says, help = tables.losses_finding(full, pruned, self.without(read.of))
         names = "" if is_one_model or read.of is None else f" A: {x.full.name} · B: {read.of.name}"
         st.markdown(says + names, help=help)
         shown = None if pruned is None else tables.extended(pruned, full)

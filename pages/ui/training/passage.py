@@ -1,6 +1,8 @@
 """The passage of the Training screen, tinted by the change of its tokens' losses since induction heads form."""
 
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -12,11 +14,23 @@ from engine.views.text_picture import text_picture
 from engine.views.view import Column, Part
 from pages.ui.controls.controls import one_listed
 from pages.ui.figures.sheet import Sheet
+from pages.ui.page.components import component_of
 from pages.ui.page.tables import visible
+from pages.ui.training.charts import MOMENT
 from pages.ui.training.choosing import RunChoice
-from pages.ui.training.tint import FULL_NATS, draw_tint
 
 FIRST_PASSAGE = "Privet Drive, twice"
+HTML = """
+<div class="reading">
+  <div class="legend">
+    <span class="low"></span><span class="bar worse"></span><span class="high"></span><span class="what"></span>
+  </div>
+  <div class="text" role="group" tabindex="0"></div>
+  <div class="note" role="status"></div>
+</div>
+"""
+_COMPONENT = component_of("training_passage", HTML, Path(__file__).parent, "passage")
+FULL_NATS = 2.0  # of change, from which a tint is in full color
 
 
 def passage(choice: RunChoice, at: float, sheet: Sheet) -> None:
@@ -44,3 +58,11 @@ def _picture(run: Trajectory, name: str, since: int, at: int) -> Picture:
     columns = {"token": Column("Token"), "before": Column("Loss before, nats", ".2f")}
     columns |= {"after": Column("Loss after, nats", ".2f")}
     return text_picture(Part(name, rows, columns), "change", FULL_NATS, ("predicted better", "predicted worse"))
+
+
+def draw_tint(run: Trajectory, passage: str, since: int) -> None:
+    """Draws the passage as the run reads it: the change of the losses since this snapshot."""
+    read = run.passages[passage]
+    losses = [[None if np.isnan(value) else round(float(value), 2) for value in row] for row in read.losses]
+    data: dict[str, Any] = {"field": MOMENT, "tokens": run.tokens.tolist(), "pieces": list(read.pieces)}
+    _COMPONENT(key="training tint", data=data | {"losses": losses, "since": since, "full": FULL_NATS})

@@ -19,7 +19,7 @@ from engine.progress import final
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies import mechanisms as module
-from engine.studies.mechanism_findings import finding
+from engine.studies.mechanism_findings import mechanisms_finding
 from engine.studies.mechanisms import (
     FULL,
     RANDOM,
@@ -85,31 +85,37 @@ def test_the_finding_names_the_kind_that_costs_most_if_it_costs_more_than_random
     rights = {FULL: (90, 30), "induction": (40, 30), "function vector": (60, 30), RANDOM: (88, 30)}
     found = Mechanisms(settings, SCORES, {each: answered(*rights[each.kind]) for each in sets})
     assert found.gain == pytest.approx(60) and found.at_random(100) == pytest.approx((2, 2))
-    assert finding(found, SHAPE) == (
+    assert mechanisms_finding(found, SHAPE) == (
         "5 examples add 60 points; without the 3 top induction heads, only 10. Without as many random heads 58 or more."
     )
     of_rights = {"induction": (10, 31)}, {"induction": (40, 30), "function vector": (42, 30)}
     says = "none: answers get worse (−21).", "vector heads cost about as much."
     for changed, words in zip(of_rights, says, strict=True):
         every = {each: answered(*(rights | changed)[each.kind]) for each in sets}
-        assert words in finding(Mechanisms(settings, SCORES, every), SHAPE)
+        assert words in mechanisms_finding(Mechanisms(settings, SCORES, every), SHAPE)
     four, retrieves = replace(settings, shares=(130,), kinds=(*SCORES, "retrieval")), SCORES | {"retrieval": RISING + 1}
     low = rights | {"induction": (28, 30), "function vector": (29, 30), "retrieval": (28, 30)}
     every = {each: answered(*low[each.kind]) for each in sets_of_heads(SHAPE, four, retrieves)}
     same = "Induction and retrieval heads are the same 4. Induction and function-vector heads are nearly the same too."
-    assert finding(Mechanisms(four, retrieves, every), SHAPE).endswith(same)
+    assert mechanisms_finding(Mechanisms(four, retrieves, every), SHAPE).endswith(same)
     close = {each: answered(*((43, 30) if each.draw == 1 else rights[each.kind])) for each in sets}
     assert Mechanisms(settings, SCORES, close).lost(sets[1]).low > 39, (
         "a clear loss, of 3 points more than a random set"
     )
     assert not Mechanisms(settings, SCORES, close).beyond_random(sets[1])
-    assert finding(Mechanisms(settings, SCORES, close), SHAPE).startswith("No kind of heads is needed clearly more")
+    assert mechanisms_finding(Mechanisms(settings, SCORES, close), SHAPE).startswith(
+        "No kind of heads is needed clearly more"
+    )
     early = replace(found, answered={each: found.answered[each] for each in sets[:-1]})
     assert found.beyond_random(sets[1]) and not early.beyond_random(sets[1]), "before all random sets are measured"
-    assert finding(early, SHAPE) == ""
+    assert mechanisms_finding(early, SHAPE) == ""
     rights |= {"induction": (89, 30), "function vector": (88, 30)}
-    assert "No kind" in finding(Mechanisms(settings, SCORES, {x: answered(*rights[x.kind]) for x in sets}), SHAPE)
-    assert finding(Mechanisms(settings, SCORES, {x: answered(*rights[x.kind]) for x in sets[:3]}), SHAPE) == ""
+    assert "No kind" in mechanisms_finding(
+        Mechanisms(settings, SCORES, {x: answered(*rights[x.kind]) for x in sets}), SHAPE
+    )
+    assert (
+        mechanisms_finding(Mechanisms(settings, SCORES, {x: answered(*rights[x.kind]) for x in sets[:3]}), SHAPE) == ""
+    )
 
 
 def test_rows_are_those_of_single_evaluations(tiny_opt, tmp_path, session):

@@ -13,7 +13,15 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 from engine.statistics import paired
 from engine.studies import removal as module
-from engine.studies.removal import AccuracyWithout, Removal, draw, induction_heads, removal, without, without_heads
+from engine.studies.removal import (
+    AccuracyWithout,
+    Removal,
+    induction_heads,
+    random_heads_mask,
+    removal,
+    without,
+    without_heads,
+)
 from tests.engine.fixtures import target_in, write_questions
 
 SHAPE = ModelShape(4, 8, 8, 32, 4, 64, 512, 256)
@@ -33,10 +41,10 @@ def test_heads_count_that_match_prefixes_and_copy():
 
 @pytest.mark.parametrize("heads", [(8, 9, 11, 12), tuple(range(20))])
 def test_draws_are_others_as_many_and_reproducible(heads):
-    masks = [draw(SHAPE, heads, seed) for seed in range(module.N_DRAWS)]
+    masks = [random_heads_mask(SHAPE, heads, seed) for seed in range(module.N_DRAWS)]
     gone = [set(np.flatnonzero(~np.array(mask.heads).ravel())) for mask in masks]
     assert all(not each & set(heads) and len(each) == min(len(heads), 32 - len(heads)) for each in gone)
-    assert masks == [draw(SHAPE, heads, seed) for seed in range(module.N_DRAWS)]
+    assert masks == [random_heads_mask(SHAPE, heads, seed) for seed in range(module.N_DRAWS)]
 
 
 def line(n, lost):
@@ -87,7 +95,7 @@ def test_every_line_is_the_difference_of_two_counts(session, tiny_opt, tmp_path,
     assert found.removed.pruned == right(gone, 20) / 20 and found.removed.full == right(full, 20) / 20
     assert len(found.draws) == module.N_DRAWS
     for seed, drawn in enumerate(found.draws):
-        assert drawn.pruned == right(draw(target.shape, found.heads, seed), 20) / 20
+        assert drawn.pruned == right(random_heads_mask(target.shape, found.heads, seed), 20) / 20
         assert drawn.full == found.removed.full, "one baseline"
 
 

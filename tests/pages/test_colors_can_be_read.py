@@ -1,4 +1,4 @@
-"""What is drawn in the palette's colours can be told from what it stands on, in the light theme and in the dark (WCAG 2
+"""What is drawn in the palette's colors can be told from what it stands on, in the light theme and in the dark (WCAG 2
 AA): text has a contrast of 4.5, marks of 3. Full, pruned, random, chance and estimate have one color each, on every
 screen that draws them."""
 
@@ -25,8 +25,8 @@ CONFIG = tomllib.loads(colors.CONFIG.read_text(encoding="utf-8"))["theme"]
 THEMES = {name: CONFIG[name] for name in ("light", "dark")}
 
 
-def rgb(colour: str) -> tuple[float, ...]:
-    return tuple(int(colour.lstrip("#")[at : at + 2], 16) / 255 for at in (0, 2, 4))
+def rgb(color: str) -> tuple[float, ...]:
+    return tuple(int(color.lstrip("#")[at : at + 2], 16) / 255 for at in (0, 2, 4))
 
 
 def mixed(share: float, above: str, below: str) -> str:
@@ -34,9 +34,9 @@ def mixed(share: float, above: str, below: str) -> str:
     return "#" + "".join(f"{round(255 * (share * a + (1 - share) * b)):02x}" for a, b in pairs)
 
 
-def luminance(colour: str) -> float:
+def luminance(color: str) -> float:
     """Relative luminance as WCAG 2 has it."""
-    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in rgb(colour)]
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in rgb(color)]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -47,7 +47,7 @@ def contrast(a: str, b: str) -> float:
 
 def test_the_measure_is_that_of_wcag():
     assert contrast("#000000", "#ffffff") == pytest.approx(21) and contrast("#123456", "#123456") == 1
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005), "the well-known grey that just fails"
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005), "the well-known gray that just fails"
 
 
 @pytest.mark.parametrize("name", THEMES)
@@ -56,7 +56,7 @@ def test_text_and_what_is_said_quietly_can_be_read(name):
     for ground in (theme["backgroundColor"], theme["secondaryBackgroundColor"], theme["sidebar"]["backgroundColor"]):
         assert contrast(theme["textColor"], ground) >= 7
         assert contrast(mixed(QUIET, theme["textColor"], ground), ground) >= TEXT
-        chosen = mixed(0.1, theme["primaryColor"], ground)  # an option that is chosen: the colour on a tint of itself
+        chosen = mixed(0.1, theme["primaryColor"], ground)  # an option that is chosen: the color on a tint of itself
         assert contrast(theme["primaryColor"], chosen) >= TEXT
 
 
@@ -65,8 +65,8 @@ def test_marks_and_lines_can_be_seen(name):
     theme = THEMES[name]
     alike = (colors.GREY, colors.MARK, *colors.LAYERS)
     between = [mixed(0.5, a, b) for a, b in zip(colors.LAYERS, colors.LAYERS[1:], strict=False)]
-    for colour in (*theme["chartCategoricalColors"], *alike, *between):
-        assert contrast(colour, theme["backgroundColor"]) >= MARKS, colour
+    for color in (*theme["chartCategoricalColors"], *alike, *between):
+        assert contrast(color, theme["backgroundColor"]) >= MARKS, color
 
 
 @pytest.mark.parametrize("name", THEMES)
@@ -74,7 +74,7 @@ def test_scales_begin_at_the_ground_and_end_far_from_it(name):
     theme, ground = THEMES[name], THEMES[name]["backgroundColor"]
     diverging = theme["chartDivergingColors"]
     for ramp in (theme["chartSequentialColors"], diverging[4::-1], diverging[5:]):
-        steps = [contrast(colour, ground) for colour in ramp]
+        steps = [contrast(color, ground) for color in ramp]
         assert steps == sorted(steps), "more is farther from the ground, in either theme"
         assert steps[0] < 1.6 and steps[-1] >= 6
 
@@ -91,8 +91,8 @@ def test_numbers_on_cells_can_be_read(name):
 
 def test_a_cross_has_an_edge_and_the_report_its_words():
     assert contrast(colors.DARK, colors.LIGHT) >= 7
-    for colour in (colors.QUIET, colors.YES, colors.NO):
-        assert contrast(colour, THEMES["light"]["backgroundColor"]) >= TEXT
+    for color in (colors.QUIET, colors.YES, colors.NO):
+        assert contrast(color, THEMES["light"]["backgroundColor"]) >= TEXT
 
 
 NONE = pd.DataFrame(columns=["level", "acc", "low", "high", "n", "pruned"])

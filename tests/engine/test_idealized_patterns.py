@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.errors import UsageError
-from engine.heads.idealised import (
+from engine.heads.idealized import (
     PATTERNS,
     SIDES,
     Ideal,
