@@ -143,7 +143,6 @@ SCREEN = [
     Place("pages/<name>.py", has_page),
     Place("pages/ui/<name>/", lambda name: (REPOSITORY / "pages" / "ui" / name / "__init__.py").exists(),
           has_package),
-    Place("docs/architecture.md", lambda name: f"\n    {name}/ " in text("docs/architecture.md"), has_package),
     Place("pages.ui.page.screens.STORY", lambda name: name in titles()),
     Place("docs/screens.md", lambda name: f"\n## {titles().get(name)}\n" in text("docs/screens.md")),
     Place("tests/pages/test_<name>_page.py",
@@ -166,8 +165,10 @@ def fields() -> dict[str, tuple[str, Option]]:
 @cache
 def words_of(command: str) -> str:
     """What docs/command-line.md says of a command."""
-    [found] = re.findall(rf"^## {command}$(.*?)(?=^## |\Z)", text("docs/command-line.md"), re.M | re.S)
-    return found
+    page = text("docs/command-line.md")
+    rows = dict(re.findall(r"^\| \*\*([\w ]+)\*\* \|(.*?)(?=^\| \*\*|^## |\Z)", page, re.M | re.S))
+    of_model = rows["of the model"] if "Shared: options of the model" in rows[command] else ""
+    return rows[command] + of_model + rows["of all commands"]
 
 
 def is_told(item: str) -> bool:

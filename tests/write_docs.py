@@ -9,10 +9,14 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+import engine.cli
+from engine.requests.base import OfModel
+
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "command-line.md"
 NUMBERS, MODELS = PAGE.with_name("numbers.md"), PAGE.with_name("models.md")
 README = PAGE.parent.parent / "README.md"
-SHARED_BY = 3  # an option that so many commands take alike is told once, at the end
+OTHERS = "Everything else"  # commands that are not on the bench
+ALL, MODEL, SOME = "all commands", "the model", "some commands"  # whose options are shared
 
 OPENING = """\
 # The command line
@@ -26,29 +30,10 @@ command; in a clone, after `make run`, it is `.venv/bin/headroom`. Without a com
 headroom evaluate --task demo_translation --shots 5 --prune-heads 40
 headroom evaluate --model facebook/opt-125m --task piqa --mask "L3H5 L4H* F7 F2-5" --questions-out answers.jsonl
 headroom importance --task demo_translation --shots 5 --score heads --out heads.csv
-headroom induction --variant olsson --out induction.csv
-headroom losses --text mine.txt --mask "L1H1-3" --out losses.csv
-headroom attribute --from-task demo_outfit --kind pattern-preserving --out heads.csv
-headroom check --model facebook/opt-125m --tasks piqa,arc_easy --limit 500
-headroom perplexity --text mine.txt --mask "L1H1-3"
-headroom attention --passage "Privet Drive, twice" --heads L1H2,L1H3 --out attention.csv
-headroom head L1H2 --tasks demo_walk --json
-headroom correlate --tasks piqa,copa --shots 0,5 --task-data DIR --out correlations.csv
-headroom sweep --tasks demo_outfit,demo_copy --head-levels 0,20,40,60 --out sweep.csv
 headroom sweep --tasks demo_outfit,demo_copy --head-levels 0,20,40,60 --out curves.csv --ray --workers 2
-headroom compare --task demo_outfit --shots 5 --criteria importance,wanda,taylor --out compared.csv
 headroom sweep --preset paper --precision fp32 --out study
-headroom export --mask "L0H1 L2H* F1" --form small --task demo_copy --out pruned
-headroom trajectory RUN --quantities loss,icl,induction --out trajectory.csv
-headroom speed --mask "L0H1 L2H* F1"
-headroom train --recipe smeared --out runs/smeared
 headroom train --layers 2 --repeats 0.5 --context 128 --batch 8 --learning-rate 0.001 --tokens 6000000 --out runs/half
-headroom tasks
-headroom models
-headroom models facebook/opt-66b --precision bf16
-headroom doctor
-headroom cache size
-headroom cache pull /mnt/copied/headroom
+headroom trajectory RUN --quantities loss,icl,induction --out trajectory.csv
 ```
 
 - **Output.** With `--json`, standard output is exactly one JSON object. Progress and messages go to standard error.
@@ -56,17 +41,14 @@ headroom cache pull /mnt/copied/headroom
   saved: run the same command again to resume.
 - **The paper's study.** `sweep --preset paper` writes a folder with tables, figures, and one HTML report, which says
   which of the paper's claims hold. To measure it on several GPUs or machines, add `--ray` ([many workers](workers.md)).
-- **Results of another machine.** `cache pull` copies what is missing here from the folder of another store. Each result
-  is verified. An interrupted copy resumes with the same command.
+- **Options** below a command are its own; those that it shares with others are [at the end](#shared-options).
 """
 
 
 @cache
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    from engine import cli
-
-    return cli.parser()
+    return engine.cli.parser()
 
 
 def commands_of(parser: argparse.ArgumentParser) -> dict[str, tuple[str, argparse.ArgumentParser]]:
@@ -77,23 +59,35 @@ def commands_of(parser: argparse.ArgumentParser) -> dict[str, tuple[str, argpars
 
 
 def page(parser: argparse.ArgumentParser) -> str:
-    """The whole page."""
-    commands = commands_of(parser)
+    """The whole page: the commands by the groups of the bench, each with its own options, and the shared options."""
+    commands, requests = commands_of(parser), engine.cli.REQUESTS
     taken: dict[str, list[str]] = {}
     for name, (_, each) in commands.items():
         for option in _options(each):
             taken.setdefault(_row(option), []).append(name)
-    shared = [row for row, by in taken.items() if len(by) >= SHARED_BY and not row.endswith("required |")]
-    lines = [OPENING, "| Command | Purpose |", "|---|---|"]
-    lines += [f"| [`{name}`](#{name}) | {words} |" for name, (words, _) in commands.items()]
-    for name, (_, each) in commands.items():
-        rows = [_row(option) for option in _options(each)]
-        lines += ["", f"## {name}", "", each.description or ""]
-        if own := [row for row in rows if row not in shared]:
-            lines += ["", "| Option | Meaning |", "|---|---|", *own]
-        if also := [row for row in rows if row in shared]:
-            lines += ["", f"Shared options: {', '.join(_name(row) for row in also)}."]
-    lines += ["", "## Shared options", "", "| Option | Meaning |", "|---|---|", *shared]
+    shared = {row: by for row, by in taken.items() if len(by) > 1}
+    of_model = {each.command for each in requests if issubclass(each, OfModel)}
+    kinds = {row: ALL if by == [*commands] else MODEL if of_model <= {*by} else SOME for row, by in shared.items()}
+    lines = [OPENING]
+    for group in sorted({each.group: "" for each in requests}, key=lambda group: not group):
+        lines += [f"## {group or OTHERS}", "", "| Command, or option | Meaning |", "|:--|:--|"]
+        for name in [each.command for each in requests if each.group == group]:
+            words, each = commands[name]
+            rows = [_row(option) for option in _options(each)]
+            hidden = (ALL, MODEL) if name in of_model else (ALL,)
+            also = [f"options of {MODEL}"] if name in of_model else []
+            also += [_name(row) for row in rows if row in shared and kinds[row] not in hidden]
+            words += f". Shared: {', '.join(also)}" if also else ""
+            lines += [f"| **{name}** | {words} |"]
+            lines += [row for row in rows if row not in shared]
+        lines += [""]
+    lines += ["## Shared options", "", "| Option | Meaning |", "|:--|:--|"]
+    names = [_name(row) for row in shared]
+    for kind in (ALL, MODEL, SOME):
+        lines += [f"| **of {kind}** | |"]
+        for row in (row for row in shared if kinds[row] == kind):
+            where = f"; in {', '.join(shared[row])}" if names.count(_name(row)) > 1 else ""
+            lines += [row.removesuffix(" |") + where + " |"]
     return "\n".join(lines) + "\n"
 
 
