@@ -53,25 +53,13 @@ def test_a_package_says_what_each_of_its_modules_gives(package):
         there -= {*FAMILIES}
     data = {name for name in named if (package / name).is_dir()}
     assert len(named) == len(set(named)) and set(named) == there | data
+    assert docstring(package).splitlines()[0].endswith(".")
 
 
-def tree() -> dict[str, str]:
-    """The description of each path in the tree of docs/architecture.md."""
-    [block] = re.findall(r"^```\n(app\.py.*?)^```", read(ARCHITECTURE), re.M | re.S)
-    found, folders = {}, []
-    for line in block.splitlines():
-        name, words = line.split(maxsplit=1)
-        folders[(len(line) - len(line.lstrip())) // 2 :] = [name.rstrip("/")]
-        found["/".join(folders)] = words
-    return found
-
-
-def test_the_tree_repeats_the_first_lines_of_package_docstrings():
-    said = {relative(package): docstring(package).splitlines()[0] for package in PACKAGES}
-    assert all(sentence.endswith(".") for sentence in said.values())
-    assert {path: f"{words}." for path, words in tree().items() if path in said} == said
-    assert all((REPOSITORY / path).exists() for path in tree())
-    assert ast.get_docstring(ast.parse(read(REPOSITORY / "app.py"))).startswith(f"{tree()['app.py']}.")
+def headings(path: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    words = re.findall(r"^#+ (.+)", re.sub(r"^```.*?^```", "", read(path), flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in words}
 
 
 def titles() -> dict[str, str]:
@@ -113,9 +101,12 @@ def test_every_command_that_is_shown_can_be_parsed(path):
 
 
 @pytest.mark.parametrize("path", DOCS, ids=relative)
-def test_every_file_and_link_is_there(path):
+def test_every_file_link_and_heading_is_there(path):
     links = [link for link in re.findall(r"\]\(([^)#]+)\)", read(path)) if not link.startswith("http")]
     assert [link for link in links if not (path.parent / link).exists()] == []
+    anchors = re.findall(r"\]\(([^)#]*)#([^)]+)\)", re.sub(r"\s+", " ", read(path)))
+    found = [(file, anchor) for file, anchor in anchors if not file.startswith("http")]
+    assert [each for each in found if each[1] not in headings(path.parent / each[0] if each[0] else path)] == []
     words = re.sub(r"\S*<\S*", "", "\n".join(told(path)))  # without names to be filled in
     files = set(re.findall(r"(?<![\w/.-])(?:cache|docs|engine|pages|tests)/[\w./-]*\w", words))
     assert {file for file in files - {"cache/data"} if not (REPOSITORY / file).exists()} == set()
