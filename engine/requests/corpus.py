@@ -15,7 +15,7 @@ from engine.requests.base import OfModel, RequestRun, Result
 from engine.requests.fields import number, output, path, string
 from engine.requests.output import TABLES, file_of, table_file
 from engine.studies.one_head import head_named
-from engine.views.corpus import corpus_view, head_in_corpus_view
+from engine.views.heads import corpus_view, head_in_corpus_view
 
 N_EXAMPLES, CONTEXT = 3, 8
 

@@ -15,8 +15,7 @@
 `mechanisms`: what in-context learning loses without kinds of heads
 `pruned`: an exported model, its speed and memory, and the perplexity of a text
 `sweep`: accuracy over tasks and levels, criteria compared by it, and a study's statements
-`heads`: what one head does, and what ideal patterns leave
-`corpus`: where heads look in a corpus
+`heads`: what one head does, what ideal patterns leave, and where heads look in a corpus
 `training`: a run of training, and its snapshots
 `texts`: losses, continuations, attention, and the lens
 `patches`: activations of one prompt in another, and function vectors
