@@ -7,8 +7,9 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-from pages.ui.downloads.exports import TUTORIAL
 from tests.conftest import HANG_S, REPOSITORY
+
+TUTORIAL = REPOSITORY / "docs" / "tutorial.ipynb"
 
 
 def executed(notebook: nbformat.NotebookNode, folder: Path) -> nbformat.NotebookNode:

@@ -108,7 +108,7 @@ def hidden_states(loaded: Loaded, groups: Sequence[Sequence[Row]], prefix: Prefi
     import torch
 
     with torch.inference_mode():
-        return _run(loaded, groups, prefix)
+        return _hidden_of_groups(loaded, groups, prefix)
 
 
 def tokens_computed(loaded: Loaded, rows: Sequence[Row]) -> list[int]:
@@ -120,10 +120,10 @@ def tokens_computed(loaded: Loaded, rows: Sequence[Row]) -> list[int]:
 def gradient_pass(loaded: Loaded, rows: Sequence[Row]) -> Tensor:
     """Returns the `hidden_states` of these rows, longest first, with gradients."""
     groups = [rows] if _are_separate(loaded) else batches(rows)
-    return _run(loaded, groups, None)
+    return _hidden_of_groups(loaded, groups, None)
 
 
-def _run(loaded: Loaded, groups: Sequence[Sequence[Row]], prefix: Prefix | None) -> Tensor:
+def _hidden_of_groups(loaded: Loaded, groups: Sequence[Sequence[Row]], prefix: Prefix | None) -> Tensor:
     rows = [row for group in groups for row in group]
     return (_padded if _padding_counts(loaded) else _end_to_end)(loaded, groups, read_places(rows), prefix)
 

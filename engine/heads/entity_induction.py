@@ -174,7 +174,7 @@ def _prompt(loaded: Loaded, kind: str, number: int, entities: Sequence[tuple[int
         pair = [entity, others[int(generator.integers(len(others)))]]
     begin, newline = single_beginning(loaded.tokenizer, default=0), _newline(loaded.tokenizer)
     known, other = ((begin, *drawn[at][:n], *pair[at], newline) for at in (0, 1))
-    back = 1 + (kind == "concept")
+    back = 1 + (kind == "concept")  # a concept is read after its first token
     again = (*drawn[0][:n], *pair[0][: back - 1])
     source = n + 1 if kind == "token" else n + len(pair[0])
     return Prompt((*known, *again), (*other, *again), back, pair[0][back - 1], source)

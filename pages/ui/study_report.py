@@ -5,6 +5,7 @@ import html
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +29,7 @@ from engine.views.pictures import Picture, rasterized, to_svg
 from engine.views.sweep import break_part, describe_power, grid_parts, orders_view, statements_view, sweep_view
 from engine.views.view import Column, Part, plain_text
 from engine.views.words import NOUNS
-from pages.ui.page.tables import number, typeset, whole_percent
+from pages.ui.page.tables import number, whole_percent
 
 TRANSFER = {
     "task": Column("Judged on"),
@@ -235,3 +236,8 @@ def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
         return f"**These tasks could share one ranking**: {at}, none loses {SMALL_LOSS} points by that of another."
     said = f"{at}, {worst.task} loses **{number(worst.lost, 0)} points** by the ranking of {worst.source}."
     return f"**Not all tasks need the same heads**: {said}" if worst.is_clear else f"{said[0].upper()}{said[1:]}"
+
+
+def typeset(words: str) -> str:
+    """Returns a sentence of the command line with its numbers as on the screens: "-2.4" as "−2.4"."""
+    return re.sub(r"(?<![\w.)])-(?=\d)", "−", words)

@@ -9,29 +9,17 @@ from engine.requests import ListModels, ListTasks
 from engine.views import kit
 from engine.views.view import Part
 from pages.ui.downloads import actions
-from pages.ui.downloads.exports import TUTORIAL, ScreenFiles, to_notebook
+from pages.ui.downloads.exports import ScreenFiles, to_notebook
 from pages.ui.downloads.origin import Origin
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.runtime import session
 from tests.conftest import IS_THOROUGH
-from tests.pages.conftest import figure, opened
-from tests.write_tutorial import executed
+from tests.pages.conftest import figure
+from tests.write_tutorial import TUTORIAL, executed
 
 
 def outputs(cells, kind):
     return [each["data"][kind] for cell in cells for each in cell.outputs if kind in each.get("data", {})]
-
-
-@pytest.mark.slow("opens two screens")
-def test_prune_hands_out_the_tutorial(open_app, monkeypatch):
-    handed = []
-    monkeypatch.setattr(actions, "_button", lambda label, make, *rest, **look: handed.append((label, make)))
-    opened(open_app(""), actions.EXPORT)
-    made = dict(handed)["Tutorial"]()
-    assert nbformat.reads(made.decode(), as_version=4) == nbformat.read(TUTORIAL, as_version=4)
-    handed.clear()
-    opened(open_app("heads"), actions.EXPORT)
-    assert handed and "Tutorial" not in dict(handed)
 
 
 def test_every_request_has_cells_of_its_own():

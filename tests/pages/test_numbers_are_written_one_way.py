@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pages.ui.page import tables
+from pages.ui.study_report import typeset
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMATTER = ROOT / "pages/ui/page/tables.py"
@@ -85,7 +86,7 @@ def test_nothing_else_is(line):
         (tables.level_percent(125), "12.5%"), (tables.level_percent(600), "60%"),
         (tables.magnitude(3880.4), "3,880"), (tables.magnitude(99.7), "100"), (tables.magnitude(-0.0123), "−0.012"),
         (tables.magnitude(12345.6, 6), "12345.6"), (tables.magnitude(math.nan), "–"), (tables.magnitude(0), "0"),
-        (tables.typeset("50% repeats, -0.4 nats, L2-L3, 3-5, 10^-3"), "50% repeats, −0.4 nats, L2-L3, 3-5, 10^−3"),
+        (typeset("50% repeats, -0.4 nats, L2-L3, 3-5, 10^-3"), "50% repeats, −0.4 nats, L2-L3, 3-5, 10^−3"),
     ],
 )  # fmt: skip
 def test_the_one_formatter(said, expected):

@@ -483,7 +483,7 @@ def test_a_pruned_model_that_has_not_come_so_far_has_no_losses_there():
 
 def test_a_text_of_one_token_has_no_mean():
     a = losses("a", [1], [np.nan])
-    assert "No token has a loss" in tables.finding(a, a, "1 head")[0]
+    assert "No token has a loss" in tables.losses_finding(a, a, "1 head")[0]
 
 
 TWICE = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14] * 2  # the last nine follow the same token as before
@@ -499,7 +499,7 @@ TWICE = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14] * 2  # the last nine follow the same
 def test_the_finding_names_repetitions_only_if_they_hold_the_rise(once, again, lead, words):
     a = losses("x" * 20, range(1, 21), [np.nan, *[1.0] * 19], TWICE)
     b = replace(a, loss_nats=a.loss_nats + np.array([once] * 11 + [again] * 9, np.float32))
-    found, help = tables.finding(a, b, lead)
+    found, help = tables.losses_finding(a, b, lead)
     assert found == f"**{words}**" and ("hold 95% of the rise" in help) == ("repetitions" in words)
 
 

@@ -16,11 +16,10 @@ from engine.questions.tasks import list_tasks
 from engine.studies.surveys import StudySettings, Survey, grid, survey
 from pages.ui.controls.first_views import JUDGES, N_COMPARED, first_tasks, suited
 from pages.ui.controls.study import Study, study
-from pages.ui.page.address import put_right_several
 from pages.ui.page.defaults import RANKING_QUESTIONS, SHOT_COUNTS
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import end_run, errors_shown
-from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
 from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import follow_default, hold
 from pages.ui.page.work import Work
@@ -160,3 +159,18 @@ def several(
     hold(key)
     put_right_several(key, options)
     return list(draw(key=key, default=default, bind="query-params"))
+
+
+def put_right_several(key: str, options: Sequence[str]) -> None:
+    """Normalizes the query parameter of a control for several options; to be called before it is drawn.
+
+    Understands names with commas between them too; anything else is dropped.
+    """
+
+    def as_shown(said: list[str]) -> list[str] | None:
+        if said == [""] or {*options}.issuperset(said):  # an empty text: no option is chosen
+            return said
+        meant = {part for text in said for part in ([text] if text in options else text.split(","))}
+        return [option for option in options if option in meant] or None
+
+    rewrite_param(key, as_shown)

@@ -80,11 +80,11 @@ def _look_up(model: str) -> Iterator[Progress[hub.Offer]]:
     yield Progress(1, 1, hub.look_up(model))
 
 
-def _ask(model: str) -> None:
+def _start_look_up(model: str) -> None:
     lookups().put(model, Job(model, partial(_look_up, model), title=f"Looking up {model}"), again=True)
 
 
-def _fetch(offer: hub.Offer) -> None:
+def _start_download(offer: hub.Offer) -> None:
     model = str(offer.name)
     downloads().put(model, Job(model, partial(hub.download, offer), title=f"Downloading {model}"), again=True)
 
@@ -97,7 +97,7 @@ def _draw_look_up(model: str) -> None:
         return
     if job is not None and job.error:
         show_error(job.error)
-    asks = {"on_click": _ask, "args": (model,), "help": LOOK_HELP, "key": f"look up {model}"}
+    asks = {"on_click": _start_look_up, "args": (model,), "help": LOOK_HELP, "key": f"look up {model}"}
     if st.button("Look it up", icon=":material/search:", **asks):
         st.rerun()
 
@@ -115,8 +115,8 @@ def _draw_offer(spec: LoadSpec, offer: hub.Offer) -> None:
         show_error(job.error)
     if why := refusal(offer, spec.precision, aside_folder(store())):
         show_error(why)
-    fetches = {"on_click": _fetch, "args": (offer,), "help": FETCH_HELP, "key": f"download {spec.model}"}
-    asks = {"on_click": _ask, "args": (spec.model,), "help": LOOK_HELP, "key": f"look up {spec.model}"}
+    fetches = {"on_click": _start_download, "args": (offer,), "help": FETCH_HELP, "key": f"download {spec.model}"}
+    asks = {"on_click": _start_look_up, "args": (spec.model,), "help": LOOK_HELP, "key": f"look up {spec.model}"}
     with st.container(horizontal=True):
         label = f"Download {hub.in_bytes(missing)}"
         is_clicked = st.button(label, icon=":material/download:", type="primary", disabled=bool(why), **fetches)

@@ -9,7 +9,7 @@ import streamlit as st
 from engine.requests.base import OnRay
 from engine.views import pictures
 from pages.ui.downloads import slides
-from pages.ui.downloads.exports import TUTORIAL, ScreenFiles, file_name, to_html, to_notebook, to_zip
+from pages.ui.downloads.exports import ScreenFiles, file_name, to_html, to_notebook, to_zip
 from pages.ui.downloads.origin import Origin
 from pages.ui.downloads.provenance import draw_measured, permalink
 from pages.ui.downloads.shipped import load_ahead
@@ -28,7 +28,6 @@ ADD_HELP = "Adds this screen, as it is now, to the slides of Present: its findin
 HTML_HELP = "One file that any browser opens from disk, without this app and without a network; its charts are alive."
 ZIP_HELP = "Every picture and table, the command, the program, the receipts and the page."
 NOTEBOOK_HELP = "The requests behind this screen, their tables, and its charts. Runs wherever Headroom is installed."
-TUTORIAL_HELP = "Finds and removes the heads behind in-context learning in ten cells, with the included model."
 TALK_HELP = "All slides as one file that any browser opens without a network. Arrow keys step through them."
 NOTEBOOK = ("ipynb", "application/x-ipynb+json")
 SVG, PNG, CSV = ("svg", "image/svg+xml"), ("png", "image/png"), ("csv", "text/csv")
@@ -122,8 +121,6 @@ def _draw_files(files: ScreenFiles) -> None:
         _button("Page (HTML)", partial(to_html, files), screen, HTML, HTML_HELP)
         _button("Everything (ZIP)", partial(to_zip, files), screen, ("zip", "application/zip"), ZIP_HELP)
         _button("Notebook", partial(to_notebook, files), screen, NOTEBOOK, NOTEBOOK_HELP)
-        if screen == "Prune":
-            _button("Tutorial", TUTORIAL.read_bytes, "tutorial", NOTEBOOK, TUTORIAL_HELP)
         if talk:
             _button(f"Slides, {len(talk)} (HTML)", partial(to_talk, talk), "slides", HTML, TALK_HELP)
     with st.container(gap="xxsmall"):

@@ -9,7 +9,6 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -48,7 +47,6 @@ import altair as alt
 import headroom
 
 alt.renderers.enable("svg")  # drawn here, without the network; the default renderer is interactive"""
-TUTORIAL = Path(__file__).parents[3] / "docs" / "tutorial.ipynb"  # in a wheel too
 RESULT = "result"
 DRAWN = "the chart as it is on the screen, with its data"
 PYTHON = {"display_name": "Python 3", "language": "python", "name": "python3"}

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.importance.rankings_of import Pruning, evidence
-from engine.importance.rules import Evidence
+from engine.importance.rankings_of import Pruning
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.receipts import Measurements
@@ -102,11 +101,3 @@ def tasks_in_words(tasks: Sequence[TaskSpec]) -> str:
     names, counts = list(dict.fromkeys(task.title for task in tasks)), sorted({task.shots for task in tasks})
     some = " and ".join(names) if len(names) < 4 else f"{len(names)} tasks"
     return f"{some}, {' and '.join(map(str, counts))} shot{'' if counts == [1] else 's'}{tasks[0].manner}"
-
-
-def ranking_part(target: Target, pruning: Pruning, data_dir: str | None) -> Measurements:
-    """Returns the scores that rank the levels of a pruning; empty if they need none."""
-    wanted = pruning.missing(Evidence())
-    if not wanted:
-        return {}
-    return {"Ranking": evidence(target, pruning.task, pruning.ranking, wanted, data_dir=data_dir)}

@@ -13,8 +13,9 @@ import streamlit as st
 from engine.heads.attention import AttendedText, HeadView
 from engine.texts.continuation import Continuation
 from engine.texts.tokenloss import TokenLosses
-from pages.ui.page.address import token_field
+from pages.ui.page.address import MOST, nearest, unseen_field
 from pages.ui.page.components import component_of
+from pages.ui.page.streamlit_internals import is_back_or_forward
 from pages.ui.page.widget_writes import write
 
 HTML = """
@@ -152,3 +153,13 @@ def _json_numbers(values: np.ndarray, decimals: int) -> list[Any]:
     rounded = np.round(values.astype(np.float64), decimals).astype(object)
     rounded[~np.isfinite(values)] = None
     return rounded.tolist()
+
+
+def token_field(key: str, of: str) -> int | None:
+    """Returns the token locked in the text `of`, by its number in a component; None in a text that is new."""
+    state = st.session_state
+    if state.get(f"{key} of", of) != of and not is_back_or_forward():
+        write(key, "")
+    state[f"{key} of"] = of
+    text = unseen_field("Locked token", key, lambda text: nearest(text, (0, MOST)))
+    return int(text) if text else None

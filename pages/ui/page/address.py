@@ -3,16 +3,16 @@ range, an option that does not exist is dropped. One line on the page reports wh
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
 from engine.errors import one_line
-from pages.ui.page.streamlit_internals import DeltaGenerator, is_back_or_forward, page_hash, rewrite_param
+from pages.ui.page.streamlit_internals import DeltaGenerator, page_hash, rewrite_param
 from pages.ui.page.tables import plain
-from pages.ui.page.widget_writes import hold, write
+from pages.ui.page.widget_writes import hold
 
 NOTES = "normalized in the address"  # in the session: the page, and by control its note and its value then
 MOST = 1_000_000  # for numbers without an upper bound
@@ -32,16 +32,6 @@ def unseen_field(label: str, key: str, right: Right) -> str:
     put_right(key, label, right)
     with st.container(key=f"hidden {key}"):
         return st.text_input(label, key=key, bind="query-params") or ""
-
-
-def token_field(key: str, of: str) -> int | None:
-    """Returns the token locked in the text `of`, by its number in a component; None in a text that is new."""
-    state = st.session_state
-    if state.get(f"{key} of", of) != of and not is_back_or_forward():
-        write(key, "")
-    state[f"{key} of"] = of
-    text = unseen_field("Locked token", key, lambda text: nearest(text, (0, MOST)))
-    return int(text) if text else None
 
 
 def base_path() -> str:
@@ -103,21 +93,6 @@ def put_right(key: str, label: str, right: Right) -> None:
         short = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
         what = "is left out" if corrected is None else f"is out of range, {corrected} is taken"
         _notes()[key] = f"{label} “{short}” {what}", corrected
-
-
-def put_right_several(key: str, options: Sequence[str]) -> None:
-    """Normalizes the query parameter of a control for several options; to be called before it is drawn.
-
-    Understands names with commas between them too; anything else is dropped.
-    """
-
-    def as_shown(said: list[str]) -> list[str] | None:
-        if said == [""] or {*options}.issuperset(said):  # an empty text: no option is chosen
-            return said
-        meant = {part for text in said for part in ([text] if text in options else text.split(","))}
-        return [option for option in options if option in meant] or None
-
-    rewrite_param(key, as_shown)
 
 
 def draw_notes(where: DeltaGenerator) -> None:

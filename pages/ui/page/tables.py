@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING, Any
 
 from engine.models.masks import Mask
@@ -52,11 +51,6 @@ def magnitude(value: float, digits: int = 2) -> str:
 def share(value: float) -> str:
     """Returns a share of any size in two digits, such as "5.1%" or "0.012%"; a dash if undefined."""
     return f"{magnitude(100 * value)}%" if value == value else "–"
-
-
-def typeset(words: str) -> str:
-    """Returns a sentence of the command line with its numbers as on the screens: "-2.4" as "−2.4"."""
-    return re.sub(r"(?<![\w.)])-(?=\d)", "−", words)
 
 
 def written(frame: pd.DataFrame, **columns: Any) -> Any:

@@ -66,7 +66,8 @@ def draw_page(of: Study) -> PruneState:
         if not states:
             states.append(_begin(of, at))
         (schedule.abandon if is_dragged else schedule.start_next)(states[0])
-        _draw_slider(of, states[0], at["slider"])
+        if not schedule.is_postponed():
+            _draw_slider(of, states[0], at["slider"])
         for part in PARTS:
             _draw_part(part, states[0], at[part.at])
 
@@ -93,13 +94,17 @@ def _places() -> dict[str, DeltaGenerator]:
 
 
 def _begin(of: Study, at: dict[str, DeltaGenerator]) -> PruneState:
-    """Reads the state; while model or questions are prepared, the slider is drawn alone."""
+    """Reads the state; while model or questions are prepared, the slider is drawn alone, and in a tab's first run
+    before anything is read."""
     with at["setting"]:
         mark("setting", "same" if _keeps_curve(of) else "other")
+    if schedule.is_postponed():
+        _draw_slider(of, None, at["slider"])
     try:
         return read_state(of)
     except RunEnded:
-        _draw_slider(of, None, at["slider"])
+        if not schedule.is_postponed():
+            _draw_slider(of, None, at["slider"])
         if under_way(_waits_for(of)):
             with at["waiting"]:
                 draw_sketch("plot", "curve")

@@ -12,8 +12,12 @@ import streamlit as st
 
 from engine.composed import ComposedRun, composed
 from engine.heads.logit_lens import LogitLens, logit_lens
+from engine.importance.rankings_of import Pruning, evidence
+from engine.importance.rules import Evidence
 from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
+from engine.models.session import Target
+from engine.receipts import Measurements
 from engine.requests import ContinuePrompt, MeasureAttention, MeasureLens, Request, Result
 from engine.requests.texts import attention_file, continuation_table
 from engine.studies.one_head import AROUND
@@ -24,7 +28,7 @@ from engine.timing.workload import CHARACTERS_A_TOKEN
 from engine.views.texts import BY_INDEX, SERIES, by_index_part, gain_in_words, token_lens_view
 from engine.views.words import percent
 from pages.ui.controls.controls import folded
-from pages.ui.downloads.origin import Origin, of_model, ranking_part
+from pages.ui.downloads.origin import Origin, of_model
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.token_text import written_on
@@ -258,3 +262,11 @@ def draw_tokens(frame: pd.DataFrame) -> None:
     formats = {name: number for name in titles if name.startswith("loss")}
     formats |= {"change_nats": partial(number, sign=True)} if by == "change_nats" else {}
     draw_table(shown, titles, "The loss of each token", formats=formats)
+
+
+def ranking_part(target: Target, pruning: Pruning, data_dir: str | None) -> Measurements:
+    """Returns the scores that rank the levels of a pruning; empty if they need none."""
+    wanted = pruning.missing(Evidence())
+    if not wanted:
+        return {}
+    return {"Ranking": evidence(target, pruning.task, pruning.ranking, wanted, data_dir=data_dir)}
