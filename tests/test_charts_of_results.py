@@ -48,6 +48,11 @@ DRAWN = {
         ["Heads pruned", "Questions right", "Task"],
         "acc",
     ),
+    "ComparePrecisions": (
+        TASK | TEXT | {"reference": "bf16", "also": "", "order_questions": 4},
+        ["Head", "Layer", "Difference of its output"],
+        "disturbed",
+    ),
     "CompareMechanisms": (
         {"tasks": "demo_copy", "kinds": "induction", "shares": "10", "limit": 4, "order_questions": 4},
         ["Gain from examples lost, points (95% interval)", "Heads removed"],

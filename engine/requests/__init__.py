@@ -15,6 +15,7 @@ as a program
 `vectors`: `SwitchTaskOn`
 `patches`: `PatchPrompts`
 `corpus`: `ReadCorpus`
+`precision`: `ComparePrecisions`
 `pruned`: `ExportModel`, `MeasureSpeed`, `MeasurePerplexity`
 `training`: `TrainModel`, `MeasureTrajectory`, `JudgeRuns`
 `store`: `ManageStore`, `ListTasks`, `ListModels`
@@ -31,6 +32,7 @@ from engine.requests.fields import program as program
 from engine.requests.heads import IdealizeHeads, ReportHead, ShowFindings
 from engine.requests.mechanisms import CompareMechanisms
 from engine.requests.patches import PatchPrompts
+from engine.requests.precision import ComparePrecisions
 from engine.requests.pruned import ExportModel, MeasurePerplexity, MeasureSpeed
 from engine.requests.running import Result as Result
 from engine.requests.scores import CompareCriteria, ScoreImportance, ScoreInduction, ScoreLayers
@@ -43,7 +45,6 @@ from engine.requests.vectors import SwitchTaskOn
 REQUESTS: tuple[type[Request], ...] = (
     Evaluate, ScoreImportance, ScoreInduction, ScoreLayers, AblateHeads, CheckPublished, MeasureLosses, AttributeHeads,
     ContinuePrompt, MeasureAttention, MeasureLens, IdealizeHeads, MeasurePerplexity, ReportHead, Correlate, Sweep,
-    ExportModel, MeasureSpeed, CompareCriteria, CompareMechanisms, SwitchTaskOn, PatchPrompts, ReadCorpus, TrainModel,
-    MeasureTrajectory, JudgeRuns, ManageStore, ListTasks,
-    ListModels, Diagnose, ShowFindings,
+    ExportModel, MeasureSpeed, CompareCriteria, ComparePrecisions, CompareMechanisms, SwitchTaskOn, PatchPrompts,
+    ReadCorpus, TrainModel, MeasureTrajectory, JudgeRuns, ManageStore, ListTasks, ListModels, Diagnose, ShowFindings,
 )  # fmt: skip

@@ -147,7 +147,7 @@ class MeasurePerplexity(PrunedModel):
     def measure(self, run: RequestRun) -> Result:
         from engine.texts.perplexity import change, perplexity
 
-        content, target = self._content(), self.target(run.session)
+        content, target = content_of(self.text, self.passage), self.target(run.session)
         mask = self.mask_in(run, target)
         full = Mask.full(target.shape)
         sides = {"full": full} if mask.is_full else {"full": full, "pruned": mask}
@@ -164,17 +164,18 @@ class MeasurePerplexity(PrunedModel):
             "precision": self.precision,
         }, perplexity_view(found, rows, difference))  # fmt: skip
 
-    def _content(self) -> str:
-        """The text that is named, checked."""
-        from engine.texts.perplexity import MOST_BYTES
 
-        if bool(self.text) == bool(self.passage):
-            raise UsageError("give exactly one of --text FILE and --passage TITLE")
-        if self.passage:
-            return built_in(self.passage)
-        assert self.text is not None
-        content = read_text(self.text, MOST_BYTES)
-        return BETWEEN_ROWS.join(_rows(self.text, content)) if self.text.endswith(".jsonl") else content
+def content_of(text: str | None, passage: str | None) -> str:
+    """The text that is named, by its file or as a passage, checked."""
+    from engine.texts.perplexity import MOST_BYTES
+
+    if bool(text) == bool(passage):
+        raise UsageError("give exactly one of --text FILE and --passage TITLE")
+    if passage:
+        return built_in(passage)
+    assert text is not None
+    content = read_text(text, MOST_BYTES)
+    return BETWEEN_ROWS.join(_rows(text, content)) if text.endswith(".jsonl") else content
 
 
 def _rows(name: str, text: str) -> list[str]:

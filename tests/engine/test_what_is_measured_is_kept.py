@@ -23,6 +23,7 @@ from engine.importance.layers import block_influence, greedy
 from engine.models.masks import Mask, parse_mask
 from engine.models.session import Session
 from engine.progress import final
+from engine.studies.precision import precision_effects
 from engine.texts import perplexity as of_perplexity
 from engine.texts import tokenloss
 from engine.texts.continuation import How, continuation, next_tokens
@@ -53,6 +54,9 @@ OF_THE_WHOLE = {
     "importance": lambda target, questions, mask: importance(target, questions, "heads"),
     "activity": lambda target, questions, mask: importance(target, questions, "heads-wanda"),
     "gradients": lambda target, questions, mask: gradients(target, questions),
+    "another precision": lambda target, questions, mask: precision_effects(
+        [replace(target, spec=replace(target.spec, precision="bf16")), target], LONG, questions, questions
+    ),
     "influence": lambda target, questions, mask: block_influence(target, questions),
     "the greedy search": lambda target, questions, mask: greedy(target, questions, 2),
     "a corpus": lambda target, questions, mask: heads_in_corpus(target, Corpus("text", LONG, 20, 24)),
@@ -66,7 +70,7 @@ KINDS = MASKED | OF_THE_WHOLE
 IN_PARTS = ("answers", "losses", "perplexity", "ablations", "importance", "gradients", "influence", "the greedy search",
             "ideal losses", "in texts", "a corpus")  # fmt: skip
 OF_QUESTIONS = ("answers", "ideal answers", "importance", "importance under a mask", "activity", "gradients",
-                "influence", "the greedy search")  # fmt: skip
+                "another precision", "influence", "the greedy search")  # fmt: skip
 WITHOUT_BOS = ("OV", "what feeds a head", "induction")  # they read weights alone, or tokens of their own
 
 

@@ -20,6 +20,7 @@ from engine.shapes import ModelShape
 from engine.studies.sweeps import Point, SweepRow
 from pages.ui.controls import many_tasks
 from pages.ui.controls.many_tasks import JUDGES
+from pages.ui.heads.below import DISTURBED
 from pages.ui.heads.rankings import costs_of
 from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
@@ -312,3 +313,19 @@ def test_what_is_folded(measures_ahead, open_screen):
     tables = [{*table} for tables in frames_of(at) for table in tables.values()]
     assert {"prefix_matching", "copying_share"} <= set().union(*tables)
     assert any("prefix_matching" in frame.value for frame in at.dataframe)
+
+
+@pytest.mark.slow("loads two models")
+def test_two_precisions_are_compared_where_the_study_compares_them(open_screen, capsys, tmp_path):
+    assert DISTURBED not in [each.label for each in open_screen().expander]
+    at = open_screen(against="bf16", section_what_lower_precision_disturbs="True")
+    assert DISTURBED in [each.label for each in at.expander] and "whose outputs differ" in said(at)
+    for _ in range(4):
+        at = settled(press(at, "Measure")) if "Measure" in labels(at) else at
+    tables = [table for tables in frames_of(at) for table in tables.values()]
+    [table] = [each for each in tables if "end_to_end" in each and "layer" in each and len(each) == 10]
+    commands = command_of(at).splitlines()
+    [number] = [number for number, each in enumerate(commands) if " precision " in each]
+    found = same_on_the_command_line(at, capsys, number)
+    assert found["cached"] and [each["name"] for each in found["models"]] == ["bf16"] and found["reference"] == "fp32"
+    assert table["disturbed"].tolist() == pytest.approx([each["disturbed"] for each in found["components"]])

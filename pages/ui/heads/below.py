@@ -10,7 +10,8 @@ from engine.composed import all_of
 from engine.heads.induction import InductionScores, induction
 from engine.importance.importance import ORACLES
 from engine.measurement import Measurement
-from engine.requests import AblateHeads, Correlate, Result, ScoreInduction
+from engine.models.loading import PRECISIONS, LoadSpec
+from engine.requests import AblateHeads, ComparePrecisions, Correlate, Result, ScoreInduction
 from engine.studies.surveys import Survey, describe_task, survey
 from engine.views.heads import all_scores_part
 from engine.views.induction import COLUMNS, both_part, capacity_view
@@ -22,7 +23,7 @@ from pages.ui.downloads.origin import of_grid, of_model, of_task
 from pages.ui.figures.sheet import Sheet
 from pages.ui.heads.rankings import EVEN
 from pages.ui.heads.scores import ScoreReader
-from pages.ui.page.defaults import RANKING_QUESTIONS
+from pages.ui.page.defaults import RANKING_QUESTIONS, SAMPLE
 from pages.ui.page.screens import draw_headline
 from pages.ui.page.tables import plain
 from pages.ui.sections.section import Section, draw_part, draw_section
@@ -34,6 +35,11 @@ ALONE_SHOWS = (
 )
 BOTH = "Prefix matching against copying"
 BOTH_SHOWS = "You will see both scores of every head."
+DISTURBED, DISTURBED_SHOWS = (
+    "What lower precision disturbs",
+    "You will see whose outputs differ between the two precisions, whether these are the heads that matter, and what "
+    "is lost.",
+)
 KEPT, KEPT_SHOWS = (
     "What pruning keeps of the induction capacity",
     "You will see how fast prefix matching and copying go.",
@@ -82,7 +88,17 @@ def draw_folded(of: ScoreReader, sheet: Sheet, since_s: float) -> list[Section]:
         Section(BOTH, by_induction, of.target, BOTH_SHOWS, "if short", True, induction(of.target), _draw_both),
         Section(KEPT, correlates, of.target, KEPT_SHOWS, "if short", True, kept, partial(_draw_kept, of)),
     ]
+    if (second := of.study.second) and second.model == of.study.spec.model:
+        sections.append(Section(DISTURBED, _precisions(of, second), of.target, DISTURBED_SHOWS, "if short", True))
     return [section for section in sections if draw_section("heads", section, sheet, since_s)]
+
+
+def _precisions(of: ScoreReader, second: LoadSpec) -> ComparePrecisions:
+    """Returns the request that compares the lower precision of the two models with the higher one."""
+    lower, higher = sorted((of.study.spec.precision, second.precision), key=PRECISIONS.index)
+    model = of_model(of.target) | {"precision": lower, "reference": higher, "also": ""}
+    asked: dict[str, Any] = {**of_task(of.task), "task_data": of.study.data_dir, "limit": of.study.limit}
+    return ComparePrecisions(**model, **asked, sample=SAMPLE, order_questions=RANKING_QUESTIONS)
 
 
 def _draw_both(found: InductionScores, sheet: Sheet) -> None:
