@@ -1,6 +1,7 @@
 """Answers to questions under a mask: accuracy and speed.
 
 `evaluation`: answers, accuracy, intervals and flips, through the store
+`confidence`: how sure a model is of its answers, and whether that fits its accuracy
 `scoring`: log-likelihoods of all choices; a prefix shared by all questions is computed once
 `passes`: a forward pass over rows of different lengths, without padding
 `restarts`: passes that start at the first layer that a mask changes, and the ablation oracle

@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from engine.accuracy.confidence import confidence
 from engine.accuracy.evaluation import Answers, accuracy, compared, evaluation
 from engine.accuracy.harness_logs import is_samples, to_samples
 from engine.errors import UsageError
@@ -24,6 +25,7 @@ from engine.requests.output import to_json
 from engine.requests.vectors import vector_named, vector_option
 from engine.statistics import Paired
 from engine.views.accuracy import accuracy_view, cut_notes, published_view
+from engine.views.confidence import describe_confidence
 
 if TYPE_CHECKING:
     from engine.accuracy.published import Published
@@ -76,6 +78,7 @@ class Evaluate(WithPruning, OfTask):
             "layers_dropped": list(mask.layers_dropped),
             "model": target.identity.name, "precision": self.precision, "bos": target.bos,
             "contexts_cut": answers.n_contexts_cut, "saved": session.store.on_disk,
+            "calibration": None if is_greedy else asdict(confidence(answers)),
         }  # fmt: skip
         notes = [] if added is None else [f"The vector of {self.add_vector} is added at layer {added.layer}."]
         if kept := questions.requests.kept:
@@ -87,6 +90,7 @@ class Evaluate(WithPruning, OfTask):
             fields |= {"against": found}
             sides.append(found)
             by_model[second.spec.in_words] = others
+        notes += [f"{side['model']}: {describe_confidence(found)}" for side in sides if (found := side["calibration"])]
         files = {self.questions_out: partial(self._questions_file, session, answers)} if self.questions_out else {}
         return Result(answers, fields, accuracy_view(sides, change, [*notes, *cut_notes(by_model)]), files)
 
@@ -128,6 +132,7 @@ class Evaluate(WithPruning, OfTask):
             "difference_ci95": [low, high], "only_first": change.lost, "only_second": change.gained,
             "layers_dropped": list(mask.layers_dropped), "p_mcnemar": change.p_mcnemar, "cached": part.cached,
             "seconds": part.seconds, "contexts_cut": others.n_contexts_cut,
+            "calibration": None if others.by_greedy else asdict(confidence(others)),
         }  # fmt: skip
         return found, change, others
 

@@ -182,6 +182,8 @@ def tables(study: PaperStudy) -> dict[str, Any]:
     found["correlations"] = pd.DataFrame([written_row(row) for row in study.correlations])
     for name, swept in study.curves.items():
         found[name] = pd.DataFrame([row.cells() for row in swept.rows])
+    rows = [row for axis in ("heads", "ffns") for row in study.curves.get(axis, Swept()).rows]
+    found["calibration"] = pd.DataFrame([row.cells() | {"confidence": row.confidence, "ece": row.ece} for row in rows])
     for axis in ("heads", "ffns"):
         found[f"break-points-{axis}"] = pd.DataFrame(
             [each.cells() for each in break_points(study.curves.get(axis, Swept()).rows, axis)]

@@ -3,6 +3,7 @@
 Results are stored by their content, so two sweeps that share a mask share the work.
 """
 
+import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.accuracy.confidence import sure_and_error
 from engine.accuracy.evaluation import Answers, accuracy, evaluation
 from engine.composed import ComposedRun, Gathered, composed, every
 from engine.errors import Canceled, HeadroomError, UsageError
@@ -68,6 +70,8 @@ class SweepRow:
     n_heads_pruned, n_ffns_pruned: pruned components
     gained, lost: questions gained and lost against the full model
     p_mcnemar: exact McNemar p of gained against lost
+    confidence: the mean probability of the answers, nan without choices
+    ece: expected calibration error, 0-1, nan without choices
     """
 
     point: Point
@@ -81,11 +85,13 @@ class SweepRow:
     gained: int
     lost: int
     p_mcnemar: float
+    confidence: float = math.nan
+    ece: float = math.nan
 
     def cells(self) -> dict[str, Any]:
-        """Returns a table row."""
+        """Returns a table row, without the confidence."""
         point, rest = self.point, asdict(self)
-        del rest["point"]
+        del rest["point"], rest["confidence"], rest["ece"]
         return {"task": point.task.name, "shots": point.task.shots, "heads": point.heads_permille / 1000,
                 "ffns": point.ffns_permille / 1000, "by": point.by, "of": point.of, "seed": point.seed,
                 **rest}  # fmt: skip
@@ -317,6 +323,6 @@ def in_levels(point: Point) -> str:
 
 
 def _row(point: Point, mask: Mask, full: Answers, pruned: Answers, chance: float) -> SweepRow:
-    result, change = accuracy(pruned), paired(full.correct, pruned.correct)
+    result, change, (sure, ece) = accuracy(pruned), paired(full.correct, pruned.correct), sure_and_error(pruned)
     return SweepRow(point, result.n, result.acc, result.ci_low, result.ci_high, chance, mask.n_heads_pruned,
-               mask.n_ffns_pruned, change.gained, change.lost, change.p_mcnemar)  # fmt: skip
+               mask.n_ffns_pruned, change.gained, change.lost, change.p_mcnemar, float(sure.mean()), ece)  # fmt: skip

@@ -7,6 +7,7 @@
 `pictures`: charts as data, and as files
 `colors`: the colors that are not the theme's
 `accuracy`: accuracy on a task, of a model or of two, and next to published values
+`confidence`: how sure models are of their answers, and whether that fits
 `estimates`: estimates of accuracy, and how far they can be trusted
 `questions`: questions with the answers of models
 `importance`: scores of heads, FFNs or layers

@@ -23,6 +23,7 @@ from engine.studies.surveys import describe_task, mean_correlation, shots_in_wor
 from engine.studies.sweeps import SweepRow, Swept
 from engine.views import kit
 from engine.views.colors import NO, QUIET, YES, light_theme
+from engine.views.confidence import mean_confidence_view
 from engine.views.correlation import correlation_view
 from engine.views.importance import mean_scores_part
 from engine.views.pictures import Picture, rasterized, to_svg
@@ -101,6 +102,9 @@ def _sweeps(study: PaperStudy) -> Iterator[Figure]:
         for shots, rows in _by_shots(curves.get(axis, ())).items():
             view = sweep_view(Swept(tuple(rows)), {axis: break_points(rows, axis)}, random.get(shots, ()))
             yield f"Pruned {noun}, {shots_in_words(shots)}", view.finding, view.parts[0]
+            of_confidence = mean_confidence_view(rows, axis)
+            for part in of_confidence.parts[:1]:
+                yield f"Calibration, pruned {noun}, {shots_in_words(shots)}", of_confidence.finding, part
     for part in grid_parts(curves.get("combined", ())):
         yield part.title, part.caption, part
     own = curves.get("heads", ())

@@ -52,9 +52,8 @@ def read_around(x: Experiment, axis: Axis, tasks: Sequence[str], session: Sessio
             by_level.setdefault(level, []).append(acc)
     band = [{"level": level / 1000, "low": min(each), "high": max(each)}
             for level, each in by_level.items() if len(each) >= LEAST_SEEDS]  # fmt: skip
-    frames = (pd.DataFrame(found, columns=none.columns)
-              for found, none in zip((rows, band), NOTHING_AROUND, strict=True))  # fmt: skip
-    others, around = frames
+    others, around = (pd.DataFrame(found, columns=none.columns)
+                      for found, none in zip((rows, band), NOTHING_AROUND, strict=True))  # fmt: skip
     return Around(x.curve_key(axis), (others, around))
 
 

@@ -38,12 +38,8 @@ def draw_estimate(title: str, line: EstimateLine, permille: int, what: str, tota
     state."""
     value, delta, about, state = "…", "not measured yet", "Release to measure it.", "unknown"
     if permille in line.measured:
-        value, delta, about, state = (
-            percent(line.measured[permille]),
-            "measured before",
-            "Release to see it in full.",
-            "stored",
-        )
+        value, delta = percent(line.measured[permille]), "measured before"
+        about, state = "Release to see it in full.", "stored"
     elif permille in line.estimated:
         about = trust(line, permille)
         if line.estimated[permille].shown:

@@ -13,13 +13,14 @@ from engine.importance.rankings_of import OF_MANY_TASKS
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.requests import MeasureSpeed, Request, Sweep
+from engine.views.confidence import confidence_view
 from engine.views.questions import choice_frame
 from engine.views.view import Part
 from pages.ui.controls.controls import folded
 from pages.ui.controls.first_views import first_tasks
 from pages.ui.controls.many_tasks import SHOTS_HELP, TASKS_HELP, local_tasks, several
 from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
-from pages.ui.page.defaults import ORDER, SHOT_COUNTS
+from pages.ui.page.defaults import LEVELS, ORDER, SHOT_COUNTS
 from pages.ui.page.tables import to_csv
 from pages.ui.page.work import live
 from pages.ui.prune import second_model
@@ -29,7 +30,7 @@ from pages.ui.prune.exports import SLOT, draw_export
 from pages.ui.prune.questions import draw_questions
 from pages.ui.prune.state import PruneState
 from pages.ui.prune.tables import MAP, UNRANKED, component_frame, map_part
-from pages.ui.sections.section import Section, draw_section
+from pages.ui.sections.section import Section, draw_section, draw_view
 
 TENTHS, QUARTERS = ",".join(map(str, range(0, 101, 10))), "0,25,50,75,100"
 CURVES_SHOW = "Accuracy by level, a curve for each task and shot count, and how far each can be pruned."
@@ -45,6 +46,8 @@ def draw_panels(state: PruneState) -> Origin:
         _panel("Other tasks and shots", "prune_others", partial(_draw_other_tasks, state)),
         _panel("Heads and FFNs together", "prune_grid", partial(_draw_grid, state)),
     ]
+    if not state.x.judged.greedy:
+        _panel("Does it still know when it's right?", "prune_confidence", partial(_draw_confidence, state))
     _panel("The questions", "prune_questions", partial(draw_questions, state.x, state.answers, of_second))
     opened.append(_panel("What pruning saves", "prune_speed", partial(_draw_speed, state)))
     export = partial(live, [SLOT], partial(draw_export, state), state.since_s)
@@ -94,6 +97,17 @@ def _draw_grid(state: PruneState) -> Section:
     task = state.x.task
     wanted = _sweep(state.x, [task.name], [str(task.shots)], QUARTERS, QUARTERS)
     return _draw(state, "Heads and FFNs together", wanted, GRID_SHOWS)
+
+
+def _draw_confidence(state: PruneState) -> None:
+    """Draws how sure the model is of its answers and whether it is right, once all questions are answered."""
+    full, pruned, mask = state.answers.full, state.answers.pruned, state.mask
+    if full is None or pruned is None or mask is None or not state.x.is_complete(state.answers):
+        st.caption("Follows once all questions are answered.")
+        return
+    levels = {level: answers for level, (_, answers) in state.curve.items()}
+    view = confidence_view(full, None if mask.is_full else pruned, levels, LEVELS[state.axis])
+    draw_view(view, "prune confidence", state.sheet)
 
 
 def _draw_speed(state: PruneState) -> Section | None:

@@ -15,6 +15,7 @@ from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from engine.views import kit
 from engine.views.view import MAGNITUDE, Column, Part
+from engine.views.words import counted
 from pages.ui.controls.coloring import LOST, Coloring
 from pages.ui.page.defaults import LEVEL_NOUNS, LEVELS
 from pages.ui.page.tables import RANK_TITLE, level_percent, mask_in_words, percent, pruned_counts, whole_percent
@@ -113,7 +114,7 @@ def components_in_words(shape: ModelShape, frame: pd.DataFrame, mask: Mask, titl
 
 def _point(answers: Answers, permille: int, mask: Mask) -> dict[str, Any]:
     result = accuracy(answers)
-    counts = f"{_count(mask.n_heads_pruned, 'head')}, {_count(mask.n_ffns_pruned, 'FFN')}"
+    counts = f"{counted(mask.n_heads_pruned, 'head')}, {counted(mask.n_ffns_pruned, 'FFN')}"
     values = (permille / 1000, result.acc, result.ci_low, result.ci_high, result.n, counts)
     return dict(zip(POINT_COLUMNS, values, strict=True))
 
@@ -127,7 +128,3 @@ def _components(scores: Scores | None, kept: np.ndarray, names: list[str]) -> pd
     top = float(np.nanmax([0.0, *score])) or 1.0
     shade = np.sqrt(np.clip(score / top, 0.0, None))  # most score far below the best few; the root keeps them apart
     return pd.DataFrame({"name": names, "score": score, "shade": shade, "rank": rank, "pruned": ~kept.ravel()})
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"

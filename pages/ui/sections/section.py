@@ -11,7 +11,7 @@ import streamlit as st
 
 from engine.measurement import Measurement
 from engine.models.session import Target
-from engine.requests import Request, Result
+from engine.requests import Request
 from engine.views.view import Part, View
 from pages.ui.controls.controls import folded
 from pages.ui.downloads.actions import draw_actions
@@ -77,11 +77,11 @@ def show(file: str, sections: Sequence[Section], about: str) -> None:
 
 def draw_section(file: str, section: Section, sheet: Sheet, since_s: float) -> bool:
     """Draws a section of the screen in this file; returns whether it is open."""
-    draw = partial(_draw, file, section, sheet, since_s)
+    draw = partial(_draw, section, sheet, since_s)
     return bool(folded(section.title, section.key, draw, in_address=True)) if section.is_folded else draw()
 
 
-def _draw(file: str, section: Section, sheet: Sheet, since_s: float) -> bool:
+def _draw(section: Section, sheet: Sheet, since_s: float) -> bool:
     """Draws a section in the state in which it is; returns True."""
     work = section.work
     stored = work.stored()
@@ -90,7 +90,7 @@ def _draw(file: str, section: Section, sheet: Sheet, since_s: float) -> bool:
             if section.draw is not None:
                 section.draw(stored[-1], sheet)
             else:
-                _draw_result(file, section, stored[-1], sheet)
+                draw_view(stored[-1].view, section.key, sheet)
     elif work.fault and not work.under_way:
         show_error(work.fault)
     else:
@@ -111,16 +111,16 @@ def _draw_work(work: Work[Any]) -> None:
         work.offer("Measure", "play_arrow", MEASURE_HELP, least_s=0.0, by_size=True, type="primary")
 
 
-def _draw_result(file: str, section: Section, result: Result, sheet: Sheet) -> None:
-    """Draws a result, and adds it to the sheet: its finding, each line of parts, and its notes."""
-    view = result.view
+def draw_view(view: View, key: str, sheet: Sheet) -> None:
+    """Draws a view, and adds it to the sheet: its finding, each line of parts, and its notes. `key`: begins those of
+    its elements."""
     if view.finding:
         sheet.add_view(view)
         st.markdown(f"#### {view.finding}" if len(sheet.says) == 1 else view.finding)
     for line in _lines(view):
         for part, at in zip(line, st.columns([part.width for part in line], gap="large"), strict=True):
             with at:
-                draw_part(part, f"{section.key} {part.title}", view.finding, sheet)
+                draw_part(part, f"{key} {part.title}", view.finding, sheet)
     for note in view.notes:
         sheet.says.append(plain(note))
         st.text(note)
