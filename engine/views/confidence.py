@@ -19,7 +19,7 @@ from engine.views.words import NOUNS, Effect, counted, number, percent, with_int
 
 FULL, PRUNED, CALIBRATED = "full model", "pruned model", "calibrated"
 UNCLEAR = "shows no clear change"
-LINES = {"acc": "questions right", "confidence": "mean confidence", "ece": "calibration error"}
+LINES = {"acc": "right", "confidence": "confidence", "ece": "calibration error"}
 TABLE = {
     "acc": Column("Questions right", ".1%"),
     "confidence": Column("Mean confidence", ".1%"),
