@@ -9,9 +9,11 @@ from types import SimpleNamespace
 import pytest
 import streamlit as st
 from streamlit.file_util import get_static_dir
+from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetStates
 from streamlit.runtime import Runtime
+from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 from streamlit.runtime.media_file_manager import MediaFileManager
 from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
@@ -182,23 +184,46 @@ def unsent(messages):
 OF_A_PAGE = [((0, 0), "", "page"), ((0, 1, 0), "part", "1"), ((0, 1, 1, 0), "nested", "2"), "end"]
 
 
-def test_a_run_of_a_fragment_keeps_all_unsent_messages_in_order():
+@pytest.mark.parametrize("fragments", [None, ["part"]], ids=["page", "part"])
+def test_a_run_keeps_all_unsent_messages_in_order(fragments):
     runtime.begin_run()
     queue, same = unsent(OF_A_PAGE), unsent(OF_A_PAGE).flush()
     for again in ("again", "and again"):
-        queue.clear(retain_lifecycle_msgs=True, fragment_ids_this_run=["part"])
+        queue.clear(retain_lifecycle_msgs=True, fragment_ids_this_run=fragments)
         [sent] = unsent([((0, 1, 0), "part", again)]).flush()
         queue.enqueue(sent)
         same.append(sent)
-    assert queue.flush() == same, f"a fragment's run removes or moves unsent messages; {AGAIN}"
+    assert queue.flush() == same, f"the start of a run removes or moves unsent messages; {AGAIN}"
+    assert queue.is_empty()
 
 
-def test_a_run_of_the_whole_page_keeps_no_unsent_element():
-    internals.keep_unsent_messages()
-    queue = unsent(OF_A_PAGE)
-    queue.clear(retain_lifecycle_msgs=True, fragment_ids_this_run=None)
-    early = ForwardMsg(script_finished=ForwardMsg.FINISHED_EARLY_FOR_RERUN)
-    assert queue.flush() == [early], f"the elements of a run that was replaced are sent; {AGAIN}"
+class Session(AppSession):
+    """A session on a page, which notes what runs, as (page, part)."""
+
+    def __init__(self, page):
+        self._state, self._scriptrunner, self.ran = None, None, []
+        self._client_state = ClientState(page_script_hash=page)
+
+    def has_fragment(self, fragment_id):
+        return True
+
+    def _create_scriptrunner(self, initial_rerun_data):
+        self.ran.append((initial_rerun_data.page_script_hash, initial_rerun_data.fragment_id))
+
+    def __del__(self):
+        pass
+
+
+def test_a_timer_of_the_page_that_a_link_has_left_runs_nothing():
+    runtime.begin_run()
+    session = Session("prune")
+    timer = ClientState(page_script_hash="prune", fragment_id="part", is_auto_rerun=True)
+    session.request_rerun(timer)
+    session.request_rerun(ClientState(page_script_hash="heads"))
+    session.request_rerun(timer)  # the browser has no message of the new page yet
+    session.request_rerun(ClientState(page_script_hash="heads", fragment_id="other", is_auto_rerun=True))
+    session.request_rerun(None)
+    assert session.ran == [("prune", "part"), ("heads", None), ("heads", "other"), ("", None)], AGAIN
 
 
 def test_a_session_is_connected_while_the_runtime_calls_it_active(monkeypatch):

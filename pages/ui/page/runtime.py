@@ -21,6 +21,7 @@ from pages.ui.page.defaults import FIRST_FIGURE, idle_budget_s
 from pages.ui.page.streamlit_internals import (
     RunEnded,
     forget_previous_fragments,
+    ignore_timers_of_other_pages,
     is_connected,
     keep_unsent_messages,
     session_id,
@@ -82,6 +83,7 @@ def notes() -> dict[str, Any]:
 def begin_run() -> None:
     """Begins a run of a whole page: drawings of the previous run are no longer shown, and closed tabs are forgotten."""
     keep_unsent_messages()
+    ignore_timers_of_other_pages()
     known = runs()
     for session in {*known, *_notes()}:
         if not is_here(session):

@@ -13,7 +13,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator as DeltaGenerator  # for type hints: what elements are drawn into
 from streamlit.errors import StreamlitAPIException as StreamlitAPIException  # a setting that does not exist
 from streamlit.file_util import get_static_dir
+from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.runtime import Runtime
+from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 from streamlit.runtime.state.query_params import QueryParams
@@ -35,12 +37,12 @@ class RunEnded(StopException):
 
 
 def keep_unsent_messages() -> None:
-    """Makes the start of a fragment's run keep every message that waits to be sent. Idempotent.
+    """Makes the start of a run keep every message that waits to be sent. Idempotent.
 
-    Streamlit removes the fragment's unsent messages, as the run draws its elements again. But it keeps those of nested
-    fragments, and the end of a run of the whole page, at which the browser deletes all elements that it has not
-    received: on a busy machine a nested fragment's messages then reach a container that is gone, and the page goes
-    blank ("Bad delta path index"). With all of them sent in order, the browser only gets states that were drawn.
+    Streamlit removes those of elements, as the run draws them again. But of nested fragments, and of a run's end, it
+    keeps some: on a busy machine they then reach a container that is gone, and the page goes blank ("Bad delta path
+    index"). And a value that the browser's Back sets in a control is sent once: without it, the control kept the value
+    of the view before, and reported that. With all of them sent in order, the browser only gets states that were drawn.
     """
     ForwardMsgQueue.clear = _clear  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -51,10 +53,31 @@ def _clear(
     fragment_ids_this_run: list[str] | None = None,
     clear: Callable[..., None] = ForwardMsgQueue.clear,
 ) -> None:
-    if fragment_ids_this_run:
+    if retain_lifecycle_msgs:  # a run begins
         queue._delta_index_map = {}  # a later message must not take the place of an earlier one
     else:
-        clear(queue, retain_lifecycle_msgs, fragment_ids_this_run)
+        clear(queue)
+
+
+def ignore_timers_of_other_pages() -> None:
+    """Makes sessions ignore the timers of a page that the browser is about to leave. Idempotent.
+
+    After a click on a link the browser names the page before until it gets the first message of the new one, and
+    messages that were on their way set timers. Streamlit takes such a timer for a return to that page: it forgets the
+    controls of the new page, and the browser clears it, so that its next messages fit nowhere ("Bad delta path index").
+    """
+    AppSession.request_rerun = _request_rerun  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _request_rerun(
+    session: AppSession, client_state: ClientState | None, request: Callable[..., None] = AppSession.request_rerun
+) -> None:
+    if client_state is not None and client_state.page_script_hash:
+        if not client_state.is_auto_rerun:
+            session._client_state.page_script_hash = client_state.page_script_hash
+        elif client_state.page_script_hash != session.page_script_hash:
+            return
+    request(session, client_state)
 
 
 def forget_previous_fragments() -> None:
