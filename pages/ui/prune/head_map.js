@@ -14,6 +14,8 @@ function begin(part, data) {
     const cell = event.target.closest("button")
     if (cell) turn(view, view.cells.indexOf(cell), event.shiftKey)
   }
+  // the page is drawn while a button is pressed, and the map may move from under it: its click would be lost
+  view.grid.onpointerdown = event => event.target.setPointerCapture(event.pointerId)
   // Enter and Space are clicks, with Shift if it is held
   view.grid.onkeydown = event => { walk(event, view.cells, view.data.columns) }
   return view
