@@ -14,8 +14,7 @@
 `induction`: induction scores of heads
 `correlation`: how far rankings of tasks agree
 `mechanisms`: what in-context learning loses without kinds of heads
-`precision`: what a lower precision disturbs and loses
-`pruned`: an exported model, its speed and memory, and the perplexity of a text
+`smaller`: pruned models as folders, their speed, memory and perplexity; what a lower precision changes
 `sweep`: accuracy over tasks and levels, criteria compared by it, and a study's statements
 `heads`: what one head does, what ideal patterns leave, and where heads look in a corpus
 `training`: a run of training, and its snapshots

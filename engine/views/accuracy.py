@@ -7,6 +7,9 @@ from functools import partial
 from typing import Any
 
 from engine.accuracy.evaluation import Answers, ModelComparison, accuracy
+from engine.accuracy.published import published_value
+from engine.models.session import Target
+from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS, Paired, paired
 from engine.studies.ablations import Ablations
@@ -270,3 +273,16 @@ def _finding(found: Ablations) -> str:
     cost = f"cost {points(removed.change)} {'' if alone else 'only '}together"
     more = f", {listed(alone)} also alone" * bool(alone)
     return f"{first}; **the {len(heads)} induction heads {cost}** (random ones: {at_random}){more}"
+
+
+def published_in_words(target: Target, task: TaskSpec) -> str:
+    """Returns the published accuracy of the model on a task and the differing conditions; "" if not comparable."""
+    found = published_value(target.spec, task, target.bos)
+    if found is None:
+        return ""
+    words = f"Full model as published: **{percent(found.value)}**"
+    ppl = published_value(target.spec, task, target.bos, "perplexity")
+    words += "" if ppl is None else f", perplexity {number(ppl.value, 2)}"
+    differs = ["with BOS" if found.bos else "without BOS"] if found.bos != target.bos else []
+    differs += ["other examples"] if found.has_other_examples else []
+    return f"{words} ({', '.join(differs)})" if differs else words

@@ -82,11 +82,10 @@ def mean_confidence_view(rows: Sequence[SweepRow], axis: Axis) -> View:
         return View("")
     last = max(level for level, mean in means.items() if 100 * (means[0]["acc"] - mean["acc"]) < SMALL_LOSS)
     before, errors = {row.point.task: row.ece for row in full}, [100 * means[level]["ece"] for level in (0, last)]
-    moved = over_texts(np.array([100 * (row.ece - before[row.point.task]) for row in at[last]]))
+    moved = np.array([100 * (row.ece - before[row.point.task]) for row in at[last]])
+    change, low, high = map(float, over_texts(moved))
     finding = f"**{last / 10:g}% of {NOUNS[axis]} can go for less than {SMALL_LOSS} points**; there, calibration error "
-    finding += (
-        f"{number(errors[0], 1)} → {number(errors[1], 1)} points, {with_interval(*map(float, moved), digits=1)}, "
-    )
+    finding += f"{number(errors[0], 1)} → {number(errors[1], 1)} points, {with_interval(change, low, high, digits=1)}, "
     finding += f"mean of {counted(len(full), 'task')}."
     rows_by_level = [{"level": level / 1000, **mean} for level, mean in means.items()]
     return View(finding, level_parts(rows_by_level, f"{NOUNS[axis]} pruned"))

@@ -5,5 +5,4 @@
 `drawing`: pictures and tables on screen
 `sheet`: what a screen shows and hands to its downloads
 `token_text`: a component for tokens: a text, each token tinted, with a readout; and how two models write on
-`published`: published accuracies of the full model, next to those measured here
 """

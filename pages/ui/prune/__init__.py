@@ -14,7 +14,6 @@
 `around`: the curves of other tasks and the range of random orders, as far as they are stored
 `estimates`: estimates at the neighboring levels, also as text
 `head_map`: the map of heads and FFNs as a control: a click prunes or restores
-`example`: one of the questions, and the line that decides it
 `stories`: stories that set what is pruned, measure their claim, and say what came out
 `tables`: data of charts and files, and text for screen readers
 `panels`: the panels below the figure: other tasks, the grid, what pruning saves, and what the downloads are given

@@ -8,10 +8,9 @@ from pages.ui.controls.study_bar import draw_pruned
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.tables import plain
 from pages.ui.prune import charts, estimates
-from pages.ui.prune.example import draw_example
 from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.figure import draw_estimate
-from pages.ui.prune.parts import draw_curve_of, draw_map_of
+from pages.ui.prune.parts import draw_curve_of, draw_example, draw_map_of
 from pages.ui.prune.state import PruneState
 
 

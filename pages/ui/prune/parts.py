@@ -9,21 +9,21 @@ import streamlit as st
 from engine.accuracy.evaluation import accuracy
 from engine.models.masks import Mask
 from engine.questions.tasks import OWN_SUFFIXES
+from engine.views.accuracy import published_in_words
 from engine.views.estimates import describe_preview
+from engine.views.questions import example_words
 from pages.ui.controls.coloring import choose_coloring
 from pages.ui.controls.first_views import first_tasks
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.controls.study_bar import draw_pruned
 from pages.ui.controls.task import draw_fault, draw_remarks
-from pages.ui.figures import published
 from pages.ui.page.defaults import AXES, LEVELS
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.tables import plain, whole_percent
 from pages.ui.page.work import Work
 from pages.ui.prune import charts, estimates, head_map, orders, schedule, stories, tables
 from pages.ui.prune.estimates import estimates_work, gradients_work
-from pages.ui.prune.example import draw_example
-from pages.ui.prune.experiment import accuracy_work, forecast
+from pages.ui.prune.experiment import AnswersSoFar, Experiment, accuracy_work, forecast
 from pages.ui.prune.figure import draw_standing
 from pages.ui.prune.orders import ranking_work
 from pages.ui.prune.second_model import with_points_of_second
@@ -52,7 +52,7 @@ def draw_figure(state: PruneState) -> None:
     measured, x = state.answers, state.x
     if state.mask is None and measured.mask is not None and is_first_draw_since_ranked(x.key):
         st.rerun()  # map and badge are of this mask too, and are not drawn here
-    known, mask = published.in_words(x.target, x.task), state.mask or measured.mask
+    known, mask = published_in_words(x.target, x.task), state.mask or measured.mask
     draw_standing(state.title, state.standing, [known] if known else [])
     answers = measured.full if mask is not None and mask.is_full else measured.pruned
     progress = "measured" if x.is_complete(measured) else "measuring"
@@ -99,6 +99,18 @@ def draw_question(state: PruneState) -> None:
     """Draws one of the questions."""
     with st.container():
         draw_example(state.x, state.answers)
+
+
+def draw_example(x: Experiment, measured: AnswersSoFar) -> None:
+    """Draws the first question that pruning loses, or the first one."""
+    full, pruned = measured.full, measured.pruned
+    lost: list[int] = []
+    if full is not None and pruned is not None:
+        n = min(len(full), len(pruned))
+        lost = np.flatnonzero(full.correct[:n] & ~pruned.correct[:n]).tolist()
+    place = lost[0] if lost else 0
+    [question] = x.questions.at(x.questions.order[place : place + 1])
+    st.markdown(example_words(x.task, place, question, bool(lost), full, pruned))
 
 
 def draw_curve(state: PruneState) -> None:
