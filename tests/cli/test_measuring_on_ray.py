@@ -33,9 +33,9 @@ from engine.models.session import Session
 from engine.requests import CompareCriteria, CompareMechanisms, Correlate, Evaluate, ScoreImportance, Sweep
 from engine.requests.output import to_json
 from tests.cli.conftest import refused
-from tests.conftest import HANG_S, LOOPBACK, REPOSITORY
+from tests.conftest import HANG_S, IS_THOROUGH, LOOPBACK, REPOSITORY
 from tests.engine.fixtures import refused_by, write_questions
-from tests.same_results import differences
+from tests.same_results import differences, results
 
 N_QUESTIONS, N_LONG = 4, 60
 with_ray = pytest.mark.skipif(
@@ -385,17 +385,17 @@ def workers_of(process):
 
 
 @contextmanager
-def driving(arguments, folder, environment):
+def driving(arguments, folder, environment, warm):
     """A driver at work in a folder of its own."""
     folder.mkdir()
-    command = [sys.executable, "-m", "engine", *map(str, arguments), "--cache", str(folder / "store"), "--json"]
-    process = subprocess.Popen(command, cwd=folder, env={**environment, "PYTHONPATH": str(REPOSITORY)},
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    words = ["-m", "engine", *arguments, "--cache", folder / "store", "--json"]
+    process = warm.start(words, {**environment, "PYTHONPATH": str(REPOSITORY)}, folder)
     try:
         yield process
     finally:
         process.kill()
-        process.communicate()
+        if not process.stdout.closed:
+            process.communicate()
 
 
 def until(condition, process):
@@ -425,8 +425,10 @@ def command(place, tiny_opt, out):
 
 
 @with_ray
+@pytest.mark.thorough
+@pytest.mark.skipif(not IS_THOROUGH, reason="the short form is the test of the own cluster")
 @pytest.mark.slow("starts two nodes of Ray, a driver, and two workers that import torch")
-def test_two_nodes_without_a_common_folder_of_which_one_worker_is_killed(place, tiny_opt, tmp_path, cli):
+def test_two_nodes_without_a_common_folder_of_which_one_worker_is_killed(place, tiny_opt, tmp_path, cli, warm):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "HEADROOM_"))}
     environment |= {name: value for name, value in OWN.items() if name != "RAY_AUTH_MODE"}
     sockets = tempfile.mkdtemp(dir="/tmp")  # whose whole paths have 107 characters at most
@@ -441,7 +443,7 @@ def test_two_nodes_without_a_common_folder_of_which_one_worker_is_killed(place, 
         assert cli(*command(place, tiny_opt, tmp_path / "one.csv"), "--cache", tmp_path / "one")[0] == 0
         address = nodes.stdout.readline().strip()
         arguments = [*command(place, tiny_opt, tmp_path / "many.csv"), "--ray", address, "--workers", "2"]
-        with driving(arguments, tmp_path / "driver", environment) as process:
+        with driving(arguments, tmp_path / "driver", environment, warm) as process:
             until(lambda: counts(tmp_path / "driver" / "store"), process)
             both = workers_of(nodes)
             assert len(both) == 2 and len({each.ppid() for each in both}) == 2, "one on each node"
@@ -476,19 +478,30 @@ def listening(processes):
 
 
 @with_ray
-@pytest.mark.slow("starts Ray, and a worker that imports torch")
-def test_ctrl_c_ends_the_own_cluster_which_listens_to_this_computer_alone(place, tiny_opt, tmp_path):
+@pytest.mark.slow("starts Ray, and two workers that import torch")
+def test_a_killed_worker_is_replaced_and_ctrl_c_ends_the_own_cluster_which_listens_to_this_computer_alone(
+    place, tiny_opt, tmp_path, cli, warm
+):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment["HOME"] = str(tmp_path)
     left = Path(tempfile.mkdtemp(prefix="headroom-ray-", dir="/tmp"))  # by a driver that was killed
     folders = {*Path("/tmp").glob("headroom-ray-*")} - {left}
     arguments = [*command(place, tiny_opt, tmp_path / "many.csv"), "--ray", "--workers", "1", "--cpus", "0.5"]
-    with driving(arguments, tmp_path / "driver", environment) as process:
-        until(lambda: counts(tmp_path / "driver" / "store"), process)
+    store = tmp_path / "driver" / "store"
+    with driving(arguments, tmp_path / "driver", environment, warm) as process:
+        until(lambda: counts(store), process)
+        [first] = workers_of(process)
+        first.kill()
+        until(lambda: {*workers_of(process)} - {first}, process)
+        seen = counts(store)
+        until(lambda: counts(store) > seen, process)
         started = below(process)
         assert listening([psutil.Process(process.pid), *started]) == {LOOPBACK[0]}
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 130 and out == "" and "resumes from there" in err.splitlines()[-1], err
+    assert err.count("was lost, and another takes its place") == 1
     assert not psutil.wait_procs(started, HANG_S)[1], "no process is left"
     assert {*Path("/tmp").glob("headroom-ray-*")} <= folders and not (tmp_path / ".ray").exists()
+    assert cli(*command(place, tiny_opt, tmp_path / "one.csv"), "--cache", tmp_path / "one")[0] == 0
+    assert not differences(store, tmp_path / "one").keys() & results(store).keys()
