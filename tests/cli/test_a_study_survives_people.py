@@ -23,9 +23,10 @@ from engine.demo import model_folder
 from engine.kernels.kernel_choice import abilities, processor
 from pages.ui.study_report import TIMES
 from tests.cli.test_a_study_stands_alone import but_for_times
-from tests.conftest import HANG_S, IS_THOROUGH, REPOSITORY, make_tiny_opt
+from tests.conftest import HANG_S, IS_THOROUGH, REPOSITORY
 from tests.engine.fixtures import write_questions
 from tests.same_results import differences
+from tests.warm import WarmInterpreter, WarmProcess
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process that way"),
@@ -50,8 +51,8 @@ ELSEWHERE = {
 class Machine:
     """A place in which commands run, with a store, a model and questions of its own."""
 
-    def __init__(self, folder: Path, model: Path, more: dict[str, str]) -> None:
-        self.folder, self.store, self.out = folder, folder / "store", folder / "work" / "study"
+    def __init__(self, folder: Path, model: Path, more: dict[str, str], warm: WarmInterpreter | None) -> None:
+        self.folder, self.store, self.out, self.warm = folder, folder / "store", folder / "work" / "study", warm
         for made in ("home", "work"):
             (folder / made).mkdir(parents=True)
         write_questions(folder / "work" / "own.jsonl", 24)
@@ -61,27 +62,29 @@ class Machine:
         self.env = {**os.environ, "HOME": str(folder / "home"), "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
         self.env |= {"HEADROOM_CACHE": str(self.store), **ALIKE, **more}
 
-    def start(self, *words: str, **more: str) -> subprocess.Popen[str]:
-        command, env = [sys.executable, "-m", "engine", *words], {**self.env, **more}
-        return subprocess.Popen(command, cwd=self.folder / "work", env=env, stdout=subprocess.DEVNULL,
-                                stderr=subprocess.PIPE, text=True)  # fmt: skip
+    def start(self, *words: str) -> subprocess.Popen[str] | WarmProcess:
+        command = ["-m", "engine", *words]
+        if self.warm is not None:
+            return self.warm.start(command, self.env, self.folder / "work")
+        return subprocess.Popen([sys.executable, *command], cwd=self.folder / "work", env=self.env,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
 
     def run(self, *words: str) -> None:
         process = self.start(*words)
         _, errors = process.communicate(timeout=HANG_S)
         assert process.returncode == 0, errors
 
-    def stopped(self, n_results: int, by: signal.Signals, *words: str, **more: str) -> None:
-        """Runs it until so many results are in the store, and stops it then."""
-        process, end_s = self.start(*words, **more), time.monotonic() + HANG_S
+    def killed(self, n_results: int, *words: str) -> None:
+        """Runs it until so many results are in the store, and kills it then."""
+        process, end_s = self.start(*words), time.monotonic() + HANG_S
         with self.results() as counted:
             while counted() < n_results:
                 assert process.poll() is None, process.communicate()[1]
                 assert time.monotonic() < end_s
                 time.sleep(0.02)
-        process.send_signal(by)
+        process.kill()
         _, errors = process.communicate(timeout=HANG_S)
-        assert process.returncode == (130 if by == signal.SIGINT else -by), errors
+        assert process.returncode == -signal.SIGKILL, errors
 
     @contextlib.contextmanager
     def results(self):
@@ -100,13 +103,13 @@ class Machine:
 
 
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory):
-    """Machines with copies of the embedded model, or in the short form of a random one that is small."""
-    model = model_folder()
-    if not IS_THOROUGH:
-        model = make_tiny_opt(tmp_path_factory.mktemp("model"))
+def machines(tmp_path_factory, tiny_opt, warm):
+    """Machines with copies of the embedded model. In the short form the model is a small random one, and all but the
+    last machine start with the libraries in memory, if none of their variables is for libraries."""
+    model = model_folder() if IS_THOROUGH else tiny_opt
+    is_cold = {name: IS_THOROUGH or bool(ALIKE) or name == "c" for name in ELSEWHERE}
     return {
-        name: Machine(tmp_path_factory.mktemp(name) / f"clone of {name}", model, more)
+        name: Machine(tmp_path_factory.mktemp(name) / f"clone of {name}", model, more, None if is_cold[name] else warm)
         for name, more in ELSEWHERE.items()
     }
 
@@ -123,7 +126,7 @@ def continued(machines, undisturbed):
     """The machine that finished what was begun on another and killed there, with its results; and how many it got."""
     b, c = machines["b"], machines["c"]
     n = undisturbed.n_results()
-    b.stopped(2 * n // 3, signal.SIGKILL, *b.study, "--out", "study")
+    b.killed(2 * n // 3, *b.study, "--out", "study")
     assert main(["cache", "pull", str(b.store), "--cache", str(c.store)]) == 0
     given = c.n_results()
     c.run(*c.study, "--out", "study")
