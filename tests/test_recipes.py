@@ -284,7 +284,10 @@ def test_no_test_names_all_families_by_itself():
     """A list of three types of models or more is a copy of the one list, which a new family would not be in."""
     found = []
     for file in sorted((REPOSITORY / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        source = file.read_text(encoding="utf-8")
+        if sum(f'"{name}"' in source for name in TINY) < 3:
+            continue
+        for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.List | ast.Tuple | ast.Set):
                 named = {each.value for each in node.elts if isinstance(each, ast.Constant)}
                 found += [f"{file.name}:{node.lineno}"] if len(named & {*TINY}) > 2 and named <= {*TINY} else []
