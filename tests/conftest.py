@@ -199,13 +199,21 @@ def make_tiny_opt(
 
 
 @pytest.fixture(scope="session")
-def app_server(tmp_path_factory, no_network):
+def warm_app():
+    """As `warm`, with the app's libraries, too."""
+    from tests.warm import PRELOAD, WarmInterpreter
+
+    interpreter = WarmInterpreter((*PRELOAD, "streamlit.starlette", "altair", "pyarrow"))
+    yield interpreter
+    interpreter.close()
+
+
+@pytest.fixture(scope="session")
+def app_server(request, tmp_path_factory, no_network):
     """A function that starts the app as `make run` does, with an empty store, and gives (address, process). With
     `warm`, the process is forked from one that has the libraries in memory: for tests that do not test start-up. With a
     `path`, the app is served below it."""
-    from tests.warm import PRELOAD, WarmInterpreter
-
-    running, interpreters = [], []
+    running = []
 
     def start(cache: Path | None = None, warm: bool = False, path: str = "", **environment: str):
         with socket.socket() as free:
@@ -222,9 +230,7 @@ def app_server(tmp_path_factory, no_network):
             **environment,
         }
         if warm:
-            if not interpreters:
-                interpreters.append(WarmInterpreter((*PRELOAD, "streamlit.starlette", "altair", "pyarrow")))
-            process = interpreters[0].start(["-m", "headroom", *settings], env)
+            process = request.getfixturevalue("warm_app").start(["-m", "headroom", *settings], env)
             process.stdin.close()
         else:
             process = subprocess.Popen(
@@ -256,8 +262,6 @@ def app_server(tmp_path_factory, no_network):
         for pipe, drain in zip(pipes, drains, strict=True):
             drain.join(HANG_S)
             pipe.close()
-    for interpreter in interpreters:
-        interpreter.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import contextlib
 import re
 import shutil
-from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -79,8 +78,8 @@ def store_folder(tmp_path_factory, worker_id):
 
 @pytest.fixture(autouse=True)
 def processors(request, store_folder):
-    """A test that is marked `alone` has them to itself: it waits until no other test runs, and the others for its end.
-    A hand that a busy machine stops for 150 ms rests."""
+    """A test that is marked `alone` has them to itself: it waits until no other test runs, and the others for its
+    end."""
     import fcntl  # not on every system that collects these tests
 
     store_folder.parent.mkdir(exist_ok=True)
@@ -90,28 +89,39 @@ def processors(request, store_folder):
 
 
 @pytest.fixture(scope="session")
-def address(app_server, store_folder):
-    """Where one server for all tests runs that do not need one of their own."""
-    return app_server(store_folder, warm=True)[0]
+def app_server(warm_app, app_server):
+    """As elsewhere; its servers end before the interpreter that forks them."""
+    return app_server
 
 
 @pytest.fixture(scope="session")
-def context_of(chromium):
-    """A function that gives the browser context of a color scheme: one for all tests, so that the app's code is fetched
-    and compiled once."""
+def server(app_server, store_folder):
+    """The address and the process of one server for all tests that do not need one of their own."""
+    return app_server(store_folder, warm=True)
 
-    @cache
-    def context(theme):
-        return new_context(chromium, color_scheme=theme)
 
-    return context
+@pytest.fixture(scope="session")
+def address(server):
+    return server[0]
+
+
+@pytest.fixture(scope="session")
+def warm(warm_app):
+    """The app's libraries are in memory for its servers anyway."""
+    return warm_app
+
+
+@pytest.fixture(scope="session")
+def context(chromium):
+    """One browser context for all tests, so that the app's code is fetched and compiled once."""
+    return new_context(chromium)
 
 
 @pytest.fixture
-def page(context_of, request):
+def page(context, request):
     """A tab that notes everything it should not do, and is asked about it at the end. Nothing of it stays."""
-    context = context_of(getattr(request, "param", "light"))
     page, faults = context.new_page(), []
+    page.emulate_media(color_scheme=getattr(request, "param", "light"))
     page.on("console", lambda message: faults.append(message.text) if is_fault(message) else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("request", lambda sent: faults.append(f"left this computer: {sent.url}") if foreign(sent.url) else None)
@@ -124,19 +134,19 @@ def page(context_of, request):
     assert faults == []
 
 
-@pytest.fixture
-def another_tab(chromium):
-    """Opens an address in a new tab, without anything that `page` holds, and apart from what it notes: at a page's own
-    address Streamlit looks for its files in two places, and says so as a fault."""
-    context = new_context(chromium)
+# A link within the app, as slides open one (present.js).
+FOLLOW = """link => {
+  history.pushState({}, "", link)
+  window.dispatchEvent(new PopStateEvent("popstate", { state: {} }))
+}"""
 
-    def open_address(url):
-        tab = context.new_page()
-        tab.goto(url)
-        return tab
 
-    yield open_address
-    context.close()
+def follow(page, link):
+    """Opens a link to the app: without loading the page again if the app is open."""
+    if urlsplit(page.url).netloc == urlsplit(link).netloc:
+        page.evaluate(FOLLOW, link)
+    else:
+        page.goto(link)
 
 
 def is_fault(message):

@@ -1,4 +1,5 @@
-"""The app below a path, as behind a proxy: screens, history, files, links, and slides stay below it."""
+"""The app below a path, as behind a proxy: screens, history, files, links, and slides stay below it. Its server has
+drawn nothing when the first link is opened."""
 
 import re
 from urllib.parse import urlsplit
@@ -6,13 +7,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.browser.conftest import at_rest, await_mark, settled_figure
+from tests.embedded import n_at
 
-PATH, FEW = "/tools/headroom", "precision=fp32&limit=16&order=random&heads=50"
+PATH, FEW = "/tools/headroom", "precision=fp32&limit=16&order=random&heads=50&mask=F0"
 
 
-@pytest.mark.slow("starts a server of its own")
-def test_every_request_and_address_is_below_the_path(page, app_server, tmp_path):
-    address = app_server(tmp_path, warm=True, path=PATH[1:])[0]  # its view is not that of other tests
+@pytest.mark.slow("starts a server of its own, as a user does")
+def test_a_cold_permalink_and_every_request_and_address_below_the_path(page, app_server, tmp_path):
+    address = app_server(tmp_path, path=PATH[1:])[0]  # its view is not that of other tests
     root = address.removesuffix(PATH)
     asked = []
     page.on("request", lambda sent: asked.append(urlsplit(sent.url)))
@@ -24,7 +26,8 @@ def test_every_request_and_address_is_below_the_path(page, app_server, tmp_path)
 
     page.goto(f"{root}/?{FEW}")
     is_at("", "heads=50")
-    half = settled_figure(page, questions=16)
+    half = settled_figure(page, questions=16, heads=n_at(50), ffns=1)
+    assert page.get_by_label("Prune these as well", exact=True).input_value() == "F0" and "mask=F0" in page.url
     await_mark(page, "curve", "estimated")  # after which the page is drawn once more
     at_rest(page)
     page.get_by_role("button", name=re.compile("Export$")).click()

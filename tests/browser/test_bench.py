@@ -22,11 +22,15 @@ def tab_to(page, found):
 
 @pytest.mark.slow("measures on the bench")
 @pytest.mark.thorough
-@pytest.mark.parametrize("command", some_of(MEASURED, 2))
-def test_a_measurement_is_chosen_and_run_by_keyboard(command, page, address):
+def test_measurements_are_chosen_and_run_by_keyboard(page, address):
     page.goto(f"{address}/bench")
-    page.locator("[data-testid=stMain] [data-testid=stCode]").wait_for()
-    at_rest(page)
+    for command in some_of(MEASURED, 2):
+        page.locator("[data-testid=stMain] [data-testid=stCode]").wait_for()
+        at_rest(page)
+        choose_and_run(page, command)
+
+
+def choose_and_run(page, command):
     tab_to(page, ".st-key-bench_measurement input")  # its help may have the focus before
     page.keyboard.type(f"{command}:")
     page.keyboard.press("Enter")

@@ -45,8 +45,8 @@ def wait_for_rest(process):
 
 
 @pytest.mark.slow("watches the worker for several seconds three times")
-def test_what_a_closed_tab_showed_rests_and_goes_on_when_it_is_opened_again(page, app_server, store_folder, many):
-    address, process = app_server(store_folder, warm=True)
+def test_what_a_closed_tab_showed_rests_and_goes_on_when_it_is_opened_again(page, server, many):
+    address, process = server
     page.goto(f"{address}/?precision=fp32&limit=16&order=random")
     await_mark(page, "figure", "measured", questions=16)
     asked = f"{address}/?precision=fp32&order=random&limit={N}&task={many}&shots=0"

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 from playwright.sync_api import expect
@@ -15,7 +16,7 @@ from tests.conftest import IS_THOROUGH
 from tests.embedded import heads_at, n_at
 
 HEADS = "Attention heads pruned"
-LIMIT = 200 if IS_THOROUGH else 64  # questions
+LIMIT = 200 if IS_THOROUGH else 40  # questions: of no other test
 ALONE = "?precision=fp32&limit=32&order=random"
 
 WATCH = """input => {
@@ -65,10 +66,12 @@ TIMES = """input => {
     window.said.push(note.textContent)
     requestAnimationFrame(() => setTimeout(() => window.delays.push([performance.now(), performance.now() - from])))
   }).observe(note, { childList: true, characterData: true, subtree: true })
-  setInterval(() => {
+  const look = () => {
     const text = document.querySelector("[data-testid=stMetricValue]")?.innerText
     if (text && text !== window.figures.at(-1)?.[1]) window.figures.push([performance.now(), text])
-  }, 5)
+    requestAnimationFrame(look)
+  }
+  look()
   document.addEventListener("pointerup", event => { window.released = event.timeStamp; window.since = [] }, true)
   new MutationObserver(() => {
     const told = document.querySelector("[data-mark=figure]")?.dataset
@@ -96,15 +99,38 @@ def let_go_at(page, percent):
     return measured[0][0], next(at for at, questions in measured if questions == LIMIT)
 
 
-@pytest.mark.alone
+# Where the curve begins, each time it is somewhere else; and the levels where the hand stood for so long (REST_MS of
+# drag_slider.js) that it rested: on a busy machine it does so on the way.
+WAY = """input => {
+  window.places = []; window.rested = []
+  const look = () => {
+    const at = document.querySelector(".st-key-follows_hand_curve")?.getBoundingClientRect().left
+    if (at !== undefined && at !== window.places.at(-1)) window.places.push(at)
+    requestAnimationFrame(look)
+  }
+  look()
+  let moved = Infinity
+  input.addEventListener("pointermove", () => {
+    if (performance.now() > moved + 150) window.rested.push(input.value)
+    moved = performance.now()
+  })
+}"""
+
+
 @pytest.mark.thorough
+@pytest.mark.parametrize("page", THEMES, indirect=True)
 @pytest.mark.slow("measures a curve and levels on many questions")
 def test_what_follows_the_hand_and_how_fast(page, address):
     page.goto(f"{address}/?precision=fp32&limit={LIMIT}&order=random")
     settled_figure(page, questions=LIMIT, heads=0)
     marked(page, "curve", "estimated").and_(page.locator(':not([data-dashed="0"])')).wait_for(state="attached")
     page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
+    page.evaluate(WAY, slider(page).element_handle())
     x, y = grab(page)
+    page.evaluate(WATCH, slider(page).element_handle())
+    for percent in range(0, 61):
+        page.mouse.move(x(percent), y)
+    assert page.evaluate("window.seen") == [f"{percent}%" for percent in range(5, 61, 5)], "in steps of 5, at once"
     page.evaluate(TIMES, slider(page).element_handle())
     began = page.evaluate("performance.now()")
     for percent in (100, 0, 100, 0, 65):
@@ -114,7 +140,7 @@ def test_what_follows_the_hand_and_how_fast(page, address):
     page.mouse.up()
     released = page.evaluate("performance.now()")
     settled_figure(page, heads=n_at(65), questions=LIMIT)
-    delays, figures = page.evaluate("[window.delays, window.figures]")
+    delays, figures, places, rested = page.evaluate("[window.delays, window.figures, window.places, window.rested]")
     p50, p95 = quantiles([delay for _, delay in delays])
     rate = 1000 * len(delays) / (ended - began)
     passed = [text for at, text in figures if at < released]
@@ -123,14 +149,19 @@ def test_what_follows_the_hand_and_how_fast(page, address):
     assert any(f"{heads_at(65)} · estimate" in text for text in page.evaluate("window.said"))
     assert len(delays) > 20, "the readout follows all along the way"
     assert any(text.startswith("≈") for text in passed), "the figure follows, and says that it is an estimate"
+    assert len(places) == 1 and places[0] > keyed(page, "follows_hand_figure").bounding_box()["x"] + 200, places
     curve = page.locator('[aria-label^="Attention heads pruned: at 0%"]').first.get_attribute("aria-label")
-    assert set(re.findall(r"at (\d+)%", curve)) <= {"0", "65"}, "nothing on the way was measured"
+    assert set(re.findall(r"at (\d+)%", curve)) <= {"0", "65", *rested}, "nothing on the way was measured"
     levels = (55, 15, 75, 35, 85, 45, 25)[: None if IS_THOROUGH else 2]
     for what in ("measured anew", "measured before"):
         first, last = zip(*(let_go_at(page, percent) for percent in levels), strict=True)
         print(f"{what}, ms after release, p50 and p95 of {len(levels)}: first figure "
               f"{' and '.join(f'{ms:.0f}' for ms in quantiles(first))}, all {LIMIT} questions "
               f"{' and '.join(f'{ms:.0f}' for ms in quantiles(last))}; load {os.getloadavg()[0]:.1f}")  # fmt: skip
+    expect(page).to_have_url(re.compile(f"heads={levels[-1]}"))
+    page.reload()
+    settled_figure(page, heads=n_at(levels[-1]), questions=LIMIT)
+    expect(slider(page)).to_have_value(str(levels[-1]))
 
 
 # Moves the slider without a hand; whether what follows it is said to be behind, the number in the box, the large number
@@ -145,78 +176,32 @@ MOVED = """(input, percent) => {
 }"""
 
 
-@pytest.mark.alone
-def test_slider_box_figure_and_map_show_one_level(page, address):
+def test_all_parts_show_one_level_and_a_rest_measures_though_the_button_is_held(page, address):
+    def shows(percent):
+        settled_figure(page, heads=n_at(percent), questions=32)
+        expect(keyed(page, "prune_map").locator("button[aria-pressed=true]")).to_have_count(n_at(percent))
+        expect(page.locator("html")).not_to_have_class(re.compile("headroom-stale"))
+        assert (slider(page).input_value(), box.input_value()) == (str(percent), str(percent))
+
     page.goto(f"{address}/{ALONE}&heads=50")
+    box = page.get_by_role("spinbutton", name=HEADS)
     settled_figure(page, heads=n_at(50), questions=32)
     x, y = grab(page)
-    box = page.get_by_role("spinbutton", name=HEADS)
     for percent in (60, 75):
         page.mouse.move(x(percent), y, steps=3)
         assert (slider(page).input_value(), box.input_value()) == (str(percent), str(percent)), "at once"
-    page.mouse.up()
     assert page.locator(".st-key-heads input").is_hidden(), "the field that the address holds"
-    settled_figure(page, heads=n_at(75), questions=32)
-    expect(keyed(page, "prune_map").locator("button[aria-pressed=true]")).to_have_count(n_at(75))
-    expect(page.locator("html")).not_to_have_class(re.compile("headroom-stale"))
+    shows(75)
+    page.mouse.move(x(25), y, steps=5)
+    shows(25)
+    page.mouse.up()
+    page.go_back()
+    shows(75)
     is_behind, level, number, text = slider(page).evaluate(MOVED, 40)
     assert is_behind and level == "40", "until Python has drawn it"
     known = re.search(r"(measured|estimate) (\S+%)", text)
     assert number.removeprefix("≈ ") == (known[2] if known else "…"), "of this level, not of the one before"
-    settled_figure(page, heads=n_at(40), questions=32)
-    expect(keyed(page, "prune_map").locator("button[aria-pressed=true]")).to_have_count(n_at(40))
-    expect(page.locator("html")).not_to_have_class(re.compile("headroom-stale"))
-    assert box.input_value() == "40"
-
-
-# Where the curve begins, each time it is somewhere else.
-PLACES = """() => {
-  window.places = []
-  setInterval(() => {
-    const at = document.querySelector(".st-key-follows_hand_curve")?.getBoundingClientRect().left
-    if (at !== undefined && at !== window.places.at(-1)) window.places.push(at)
-  }, 5)
-}"""
-
-
-@pytest.mark.alone
-def test_the_curve_stays_next_to_the_figure_in_a_drag(page, address):
-    page.goto(f"{address}/{ALONE}")
-    settled_figure(page, questions=32, heads=0)
-    page.evaluate(PLACES)
-    x, y = grab(page)
-    for percent in (30, 60, 75):
-        page.mouse.move(x(percent), y, steps=5)
-        await_mark(page, "figure", heads=n_at(percent))
-    page.mouse.up()
-    settled_figure(page, heads=n_at(75), questions=32)
-    places = page.evaluate("window.places")
-    assert len(places) == 1, places
-    [left] = places
-    assert left > page.locator(".st-key-follows_hand_figure").bounding_box()["x"] + 200
-
-
-@pytest.mark.alone
-@pytest.mark.thorough
-@pytest.mark.parametrize("page", THEMES, indirect=True)
-def test_the_readout_moves_before_the_hand_lets_go_and_one_level_is_measured(page, address):
-    page.goto(f"{address}/{ALONE}&mask=F2")  # with which no other test has measured a level
-    settled_figure(page, questions=32, heads=0)
-    x, y = grab(page)
-    page.evaluate(WATCH, slider(page).element_handle())
-    for percent in range(0, 61):
-        page.mouse.move(x(percent), y)
-    steps = [f"{percent}% + 1 FFN" for percent in range(5, 61, 5)]
-    assert page.evaluate("window.seen") == steps, "in steps of 5, at once"
-    page.mouse.up()
-    settled_figure(page, heads=n_at(60), questions=32)
-    expect(page).to_have_url(re.compile("heads=60"))
-    curve = page.locator('[aria-label^="Attention heads pruned: at 0%"]').first
-    levels = re.findall(r"at (\d+)%", curve.get_attribute("aria-label"))
-    assert set(levels) <= {"0", "60"}, "no level on the way was measured"
-    page.reload()
-    settled_figure(page, heads=n_at(60), questions=32)
-    expect(slider(page)).to_have_value("60")
+    shows(40)
 
 
 def test_keys_and_the_number_field(page, address):
@@ -246,53 +231,40 @@ def test_keys_and_the_number_field(page, address):
     expect(page).to_have_url(re.compile("heads=43"))
 
 
-@pytest.fixture
+@contextmanager
 def burners():
     """Processes that only count, one a core, while this one lives."""
     count = f"import os\nwhile os.getppid() == {os.getpid()}: pass"
     counting = [subprocess.Popen([sys.executable, "-c", count]) for _ in range(os.cpu_count() or 1)]
-    yield
-    for process in counting:
-        process.kill()
-        process.wait()
+    try:
+        yield
+    finally:
+        for process in counting:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.alone
 @pytest.mark.thorough
 @pytest.mark.slow("moves a slider for 6 s (60 s in its full form) on a busy machine")
-def test_keys_and_drags_on_a_busy_machine(page, address, burners):
+def test_keys_and_drags_on_a_busy_machine(page, address):
     page.goto(f"{address}/{ALONE}&heads=50")
     settled_figure(page, heads=n_at(50), questions=32)
     hand, end = random.Random(0), time.monotonic() + (60 if IS_THOROUGH else 6)
-    while time.monotonic() < end:
+    with burners():
+        while time.monotonic() < end:
+            slider(page).focus()
+            for _ in range(4):
+                page.keyboard.press(hand.choice(["ArrowRight", "ArrowLeft", "PageUp", "PageDown", "Home", "End"]))
+                page.wait_for_timeout(hand.choice([5, 80, 300, 600]))
+            x, y = grab(page)
+            for _ in range(6):
+                page.mouse.move(x(hand.randrange(101)), y, steps=3)
+                page.wait_for_timeout(hand.choice([30, 80, 120]))
+            page.mouse.up()
         slider(page).focus()
-        for _ in range(4):
-            page.keyboard.press(hand.choice(["ArrowRight", "ArrowLeft", "PageUp", "PageDown", "Home", "End"]))
-            page.wait_for_timeout(hand.choice([5, 80, 300, 600]))
-        x, y = grab(page)
-        for _ in range(6):
-            page.mouse.move(x(hand.randrange(101)), y, steps=3)
-            page.wait_for_timeout(hand.choice([30, 80, 120]))
-        page.mouse.up()
-    slider(page).focus()
-    page.keyboard.press("Home")
-    settled_figure(page, heads=0, questions=32)
-
-
-@pytest.mark.alone
-def test_a_rest_measures_though_the_button_is_held(page, address):
-    page.goto(f"{address}/{ALONE}")
-    settled_figure(page, questions=32, heads=0)
-    x, y = grab(page)
-    page.mouse.move(x(75), y, steps=5)
-    settled_figure(page, heads=n_at(75), questions=32)
-    page.mouse.move(x(25), y, steps=5)
-    settled_figure(page, heads=n_at(25), questions=32)
-    page.mouse.up()
-    expect(slider(page)).to_have_value("25")
-    page.go_back()
-    settled_figure(page, heads=n_at(75), questions=32)
-    expect(slider(page)).to_have_value("75")
+        page.keyboard.press("Home")
+        settled_figure(page, heads=0, questions=32)
 
 
 # Drops the timer that reports a rest, and for a release the events of the mouse button, too.
@@ -304,17 +276,18 @@ DEAF = """isHeld => {
 }"""
 
 
-@pytest.mark.parametrize("is_held", [False, True], ids=["released", "held"])
-def test_a_release_or_rest_that_was_lost_is_reported_again(page, address, is_held):
-    page.goto(f"{address}/{ALONE}&mask=F{1 + is_held}")
+def test_a_release_or_rest_that_was_lost_is_reported_again(page, address):
+    page.goto(f"{address}/{ALONE}&mask=F1")
     settled_figure(page, questions=32, heads=0)
-    page.evaluate(DEAF, is_held)
-    x, y = grab(page)
-    page.mouse.move(x(60), y, steps=5)
-    if not is_held:
+    for is_held, percent in ((True, 60), (False, 30)):
+        page.evaluate(DEAF, is_held)
+        x, y = grab(page)
+        page.mouse.move(x(percent), y, steps=5)
+        if not is_held:
+            page.mouse.up()
+        settled_figure(page, heads=n_at(percent), questions=32)
+        expect(page).to_have_url(re.compile(f"heads={percent}"))
         page.mouse.up()
-    settled_figure(page, heads=n_at(60), questions=32)
-    expect(page).to_have_url(re.compile("heads=60"))
 
 
 SLOW = """ms => {
@@ -339,22 +312,6 @@ def test_a_release_is_kept_while_the_server_is_busy(page, address):
     page.mouse.up()
     page.wait_for_timeout(2500)
     expect(slider(page)).to_have_value("75")
+    assert readout(page) == "75% + 1 FFN"
     settled_figure(page, heads=n_at(75), questions=32)
     expect(page).to_have_url(re.compile("heads=75"))
-
-
-def test_what_other_code_sets_reaches_the_slider(page, address):
-    page.goto(f"{address}/{ALONE}")
-    settled_figure(page, questions=32)
-    page.get_by_role("link", name="Text").click()
-    await_mark(page, "losses")  # until then the page has the sliders of Prune
-    heads = slider(page)
-    heads.focus()
-    heads.press("End")
-    await_mark(page, "losses", heads=n_at(100))
-    heads.press("Home")  # the button is there while nothing is pruned
-    await_mark(page, "losses", heads=0)
-    page.get_by_role("button", name="Prune the induction heads").click()
-    await_mark(page, "losses", heads=n_at(10))
-    expect(heads).to_have_value("10")
-    expect(page).to_have_url(re.compile("order=induction-first"))

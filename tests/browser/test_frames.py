@@ -22,14 +22,14 @@ def elsewhere(tmp_path):
         server.shutdown()
 
 
-def test_a_frame_elsewhere_shows_nothing_and_starts_no_download(chromium, app_server, elsewhere, tmp_path):
+def test_a_frame_elsewhere_shows_nothing_and_starts_no_download(context, app_server, elsewhere, tmp_path):
     hub, (folder, page) = stand_in.Hub({"config.json": b"{}"}), elsewhere
     with stand_in.served(hub) as address:
         app, _ = app_server(tmp_path / "results", warm=True, **stand_in.environment(address, tmp_path / "hub"))
         link = f"{app}/?model=facebook/opt-1.3b"
         frames = f'<iframe src="{link}"></iframe><iframe hidden src="{link}"></iframe>'
         (folder / "page.html").write_text(f"<p>elsewhere</p>{frames}")
-        tab = chromium.new_context().new_page()
+        tab = context.new_page()
         refused, opened = [], []
         tab.on("console", lambda message: refused.append(message.text) if "frame" in message.text else None)
         tab.on("websocket", lambda socket: opened.append(socket.url))
@@ -42,4 +42,4 @@ def test_a_frame_elsewhere_shows_nothing_and_starts_no_download(chromium, app_se
         keyed(tab, "look up facebook/opt-1.3b").wait_for()
         assert "facebook/opt-1.3b" in tab.get_by_test_id("stMain").inner_text()
         assert hub.requests == [] and len(opened) == 1
-        tab.context.close()
+        tab.close()

@@ -30,8 +30,8 @@ SMALL = "/?precision=fp32&limit=16&order=random"
 
 
 @pytest.fixture
-def server(tmp_path, no_network):
-    server = Server(tmp_path)
+def server(tmp_path, no_network, warm):
+    server = Server(tmp_path, warm)
     yield server
     server.end()
 

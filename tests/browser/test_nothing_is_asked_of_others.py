@@ -4,12 +4,10 @@ import json
 import shutil
 from urllib.parse import urlencode
 
-import pytest
-
 from cache import open_store
 from engine.texts import passages
 from pages.ui.downloads import slides
-from tests.browser.conftest import await_mark, foreign, keyed, new_context
+from tests.browser.conftest import await_mark, keyed
 
 IMAGE = "![x](http://192.0.2.1/a.png)"
 HOSTILE = [IMAGE, "<img src=http://192.0.2.1/b.png>", "[![x](//192.0.2.1/c.png)](http://192.0.2.1)"]
@@ -23,16 +21,6 @@ def visit(page, address, screen="", **parameters):
     await_mark(page, "sidebar", "drawn")
     page.locator(READY).wait_for()
     assert page.locator('img[src*="192.0.2"]').count() == 0
-
-
-@pytest.fixture
-def page(chromium):
-    """A tab that notes every request that does not go to 127.0.0.1."""
-    context, asked = new_context(chromium), []
-    context.on("request", lambda sent: asked.append(sent.url))
-    yield context.new_page()
-    context.close()
-    assert len(asked) > 20 and [url for url in asked if foreign(url)] == []
 
 
 def test_hostile_text_is_shown_and_nothing_is_fetched(page, app_server, tmp_path, tiny_opt):

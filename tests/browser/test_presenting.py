@@ -2,11 +2,16 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import at_rest, await_mark, keyed, new_context, settled_figure
+from tests.browser.conftest import at_rest, await_mark, follow, keyed, new_context, settled_figure
 from tests.embedded import n_at
 
 FEW = "precision=fp32&limit=16&order=random"
-SCREENS = (f"/?{FEW}", f"/?{FEW}&heads=50", "/text?text_text=The+ferry", "/training")
+SCREENS = {
+    f"/?{FEW}": "Prune",
+    f"/?{FEW}&heads=50": "Prune",
+    "/text?text_text=The+ferry": "Text",
+    "/training": "Training",
+}
 SHOWN = ".slide.shown .chart svg.marks"
 WHOLE = "nav, .slide.shown :is(h1, p, .chart:not(.tall) svg.marks)"  # a text scrolls
 WITHIN = f"""() => [...document.querySelectorAll("{WHOLE}")].every(each => {{
@@ -16,13 +21,12 @@ WITHIN = f"""() => [...document.querySelectorAll("{WHOLE}")].every(each => {{
 
 
 def test_a_talk_is_made_presented_and_taken_along(page, address, chromium, tmp_path):
-    for number, link in enumerate(SCREENS, 1):
-        page.goto(f"{address}{link}")
-        if link == SCREENS[1]:
-            settled_figure(page, questions=16, heads=n_at(50))
-        elif link == SCREENS[0]:
-            settled_figure(page, questions=16, heads=0)
-        elif "text" in link:
+    for number, (link, title) in enumerate(SCREENS.items(), 1):
+        follow(page, f"{address}{link}")
+        page.get_by_role("heading", name=title, exact=True, level=1).wait_for()
+        if title == "Prune":
+            settled_figure(page, questions=16, heads=n_at(50) if "heads" in link else 0)
+        elif title == "Text":
             await_mark(page, "losses")
         at_rest(page)
         keyed(page, "add_slide").get_by_role("button").first.click()

@@ -1,6 +1,7 @@
 """Many tasks on Heads in a real Chromium: tasks are chosen, measured and drawn, and a clicked cell shows its
 two rankings; and a sweep goes on while another screen is open."""
 
+import re
 from urllib.parse import quote
 
 from playwright.sync_api import expect
@@ -60,6 +61,21 @@ def test_measure_then_choose_by_name_then_click_a_cell(page, address):
         expect(box).to_have_value(side)
     ranked.and_(page.locator(f'[aria-label*="Rank on {later} (1 = most important)"]')).wait_for()
     assert "in each top 30% are shared" in page.get_by_test_id("stMain").inner_text()
+    a_color_bar_stays_when_a_control_changes_the_address(page)
+
+
+def a_color_bar_stays_when_a_control_changes_the_address(page):
+    bars = page.locator('[data-testid="stVegaLiteChart"] svg.marks [fill^="url("]')
+    bars.first.wait_for(state="attached")
+    at_rest(page)
+    keyed(page, "shots").get_by_role("radio").nth(1).click()  # of the study, which the chart does not depend on
+    expect(page).to_have_url(re.compile("[?&]shots="))
+    at_rest(page)
+    drawn = bars.evaluate_all("""all => all.map(bar => {
+      const gradient = document.querySelector(bar.getAttribute("fill").slice(4, -1))
+      return gradient?.tagName === "linearGradient" && bar.ownerSVGElement.contains(gradient)
+    })""")
+    assert drawn and all(drawn), "referred to within the page, whatever its address"
 
 
 def test_what_is_clicked_before_the_tasks_are_drawn_loses_none_and_the_address_keeps_the_rest(page, address):

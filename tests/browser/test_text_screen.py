@@ -63,23 +63,57 @@ def tints(page):
     )
 
 
-def other_tints(page, before):
-    """The tints once they are no longer as before."""
+def plain(page):
+    """The text as it was before signs took the place of what shows nothing."""
+    shown = page.locator(TEXT).first.evaluate("text => text.textContent")
+    return re.sub("⟨([0-9A-F]{4})⟩", lambda code: chr(int(code[1], 16)), shown)
+
+
+def awaited(page, read, is_right):
+    """What is read of the page, once it is right."""
     for _ in range(WAIT_MS // 50):
-        if (now := tints(page)) != before:
+        if is_right(now := read(page)):
             return now
         page.wait_for_timeout(50)
-    raise AssertionError("the text keeps its colors")
+    raise AssertionError(f"it is still {now!r}")
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("page", THEMES, indirect=True)
-def test_hover_click_and_keys(page, address):
-    open_text(page, address)
+def test_attention_is_shaded_and_tokens_answer_to_mouse_and_keys(page, address):
+    open_text(page, address, "&text_head=L1H2")
     choose(page, "Text", TITLE)
     page.locator(TEXT, has_text="Dursley").wait_for()  # for a moment the one before may stand there too
+    attention_shades_what_the_heads_look_at_and_keys_turn_to_the_next(page)
+    page.keyboard.press("Escape")
+    keyed(page, "text_shade").get_by_role("radio").nth(0).click()
+    page.get_by_role("button", name="Prune the induction heads").click()
     await_mark(page, "losses", "measured", heads=n_at(OPENS_AT))
+    slider = page.get_by_role("slider", name="Attention heads pruned")
+    expect(slider).to_have_value(str(OPENS_AT))
+    expect(page).to_have_url(re.compile("order=induction-first"))
     ready(page)
+    hover_click_and_keys(page)
+
+
+def attention_shades_what_the_heads_look_at_and_keys_turn_to_the_next(page):
+    keyed(page, "text_shade").get_by_role("radio").nth(1).click()
+    page.locator(".legend", has_text="L1H2").wait_for()
+    at_rest(page)
+    second = token(page, "ley", 1)
+    second.click()
+    page.locator(".readout .looks").wait_for()
+    looks = page.locator(".readout .looks .row").first.inner_text().split()
+    assert looks[0] == "ley" and float(looks[2].rstrip("%")) > 50, "at the token that followed the same before"
+    first = token(page, "ley")
+    assert float(first.evaluate("span => span.style.getPropertyValue('--tint')").rstrip("%")) > 30
+    expect(page).to_have_url(re.compile("text_token="))
+    second.press("]")
+    page.locator(".legend", has_text="L1H3").wait_for()
+    expect(page).to_have_url(re.compile("text_head=L1H3"))
+
+
+def hover_click_and_keys(page):
     readout = page.locator(".readout")
     page.mouse.move(0, 0)  # away from the text, over which the list was
     expect(readout).to_contain_text("largest change")
@@ -114,8 +148,25 @@ def test_hover_click_and_keys(page, address):
     expect(readout).to_contain_text("Token 1 of ")
 
 
-def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
+def test_both_models_write_on_a_slider_moves_the_tint_and_the_address_brings_it_back(page, address):
     open_text(page, address)
+    both_models_write_on_from_the_clicked_token(page)
+    a_slider_moves_the_tint_of_the_text_that_is_there(page)
+    the_address_brings_everything_back(page)
+
+
+def both_models_write_on_from_the_clicked_token(page):
+    page.locator(".written .text").nth(1).wait_for()
+    assert page.locator(".written .differs").count() > 0
+    token(page, "ill", 1).click()
+    page.wait_for_url(re.compile("text_token="))
+    full = page.locator(".written .text").first
+    expect(full).to_have_text(re.compile(r"Mr\. Quillfeather|Mrs\. Quillfeather"))
+    page.locator(TEXT).press("Escape")
+    expect(page.locator(f"{TEXT} .locked")).to_have_count(0)
+
+
+def a_slider_moves_the_tint_of_the_text_that_is_there(page):
     await_mark(page, "losses", heads=n_at(OPENS_AT))
     slider = page.get_by_role("slider", name="Attention heads pruned")
     slider.focus()
@@ -128,7 +179,7 @@ def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
     slider.focus()
     for key in ("ArrowRight", "End"):
         slider.press(key)
-        seen.append(other_tints(page, seen[-1]))
+        seen.append(awaited(page, tints, lambda now: now != seen[-1]))
         ready(page)
     assert page.locator(f"{TEXT} span").first.evaluate("span => span.mark") == "the same element"
     assert page.locator(f"{TEXT} .better").count() and page.locator(f"{TEXT} .worse").count()
@@ -136,21 +187,17 @@ def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
     expect(page.locator(f".reading:has({TEXT}) .legend")).to_have_text(re.compile("better .*−4.*\\+4 nats.*worse"))
 
 
-def test_the_address_brings_everything_back(page, address, another_tab):
-    open_text(page, address)
+def the_address_brings_everything_back(page):
     choose(page, "Text", TITLE)
-    choose(page, "Pruning order", "random")
     open_settings(page)
     fill(page, "Prune these as well", "F1")
-    slider = page.get_by_role("slider", name="Attention heads pruned")
-    slider.focus()
-    slider.press("End")
     await_mark(page, "losses", "measured", heads=n_at(100), ffns=1)
     ready(page)
     before, text = tints(page), page.locator(TEXT).inner_text()
     for part in ("text_text=Privet", "heads=100", "mask=F1", "order=random"):
         assert part in page.url
-    tab = another_tab(page.url)
+    tab = page.context.new_page()
+    tab.goto(page.url)
     await_mark(tab, "losses", "measured", heads=n_at(100), ffns=1)
     ready(tab)
     assert tab.locator(TEXT).inner_text() == text and "Dursley" in text
@@ -158,61 +205,34 @@ def test_the_address_brings_everything_back(page, address, another_tab):
     assert tints(tab) == before
 
 
-def test_attention_shades_what_the_heads_look_at_and_keys_turn_to_the_next(page, address):
-    open_text(page, address, "&text_head=L1H2")
-    choose(page, "Text", TITLE)
-    page.locator(TEXT, has_text="Dursley").wait_for()
-    keyed(page, "text_shade").get_by_role("radio").nth(1).click()
-    page.locator(".legend", has_text="L1H2").wait_for()
-    at_rest(page)
-    second = token(page, "ley", 1)
-    second.click()
-    page.locator(".readout .looks").wait_for()
-    looks = page.locator(".readout .looks .row").first.inner_text().split()
-    assert looks[0] == "ley" and float(looks[2].rstrip("%")) > 50, "at the token that followed the same before"
-    first = token(page, "ley")
-    assert float(first.evaluate("span => span.style.getPropertyValue('--tint')").rstrip("%")) > 30
-    expect(page).to_have_url(re.compile("text_token="))
-    second.press("]")
-    page.locator(".legend", has_text="L1H3").wait_for()
-    expect(page).to_have_url(re.compile("text_head=L1H3"))
-
-
-def test_both_models_write_on_from_the_clicked_token(page, address):
-    open_text(page, address)
-    page.locator(".written .text").nth(1).wait_for()
-    assert page.locator(".written .differs").count() > 0
-    token(page, "ill", 1).click()
-    page.wait_for_url(re.compile("text_token="))
-    full = page.locator(".written .text").first
-    expect(full).to_have_text(re.compile(r"Mr\. Quillfeather|Mrs\. Quillfeather"))
-    page.locator(TEXT).press("Escape")
-    expect(page.locator(f"{TEXT} .locked")).to_have_count(0)
-
-
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", some_of(HOSTILE, 2))
-def test_hostile_text_is_only_text(page, address, name):
+def test_any_text_is_only_text_and_one_that_is_remembered_is_in_the_address(page, address, tmp_path):
     open_text(page, address)
+    for name in some_of(HOSTILE, 2):
+        hostile_text_is_only_text(page, name)
+    a_text_of_200_kb_without_a_space_is_shown_in_parts_and_can_be_left(page)
+    a_text_loaded_and_remembered_is_in_the_address(page, tmp_path / "harbour.txt")
+
+
+def hostile_text_is_only_text(page, name):
     title = page.title()
     paste(page, HOSTILE[name])
     page.locator(f"{TEXT}[aria-label^='Pasted text']").wait_for()
+    awaited(page, plain, lambda now: now == HOSTILE[name])
     ready(page)
     inside = page.locator(TEXT)
     tags = inside.evaluate("text => [...new Set([...text.querySelectorAll('*')].map(e => e.tagName))].sort()")
     assert set(tags) <= {"SPAN", "B", "I", "SUP"}
     assert page.title() == title
-    shown = re.sub("⟨([0-9A-F]{4})⟩", lambda code: chr(int(code[1], 16)), inside.evaluate("text => text.textContent"))
-    assert shown == HOSTILE[name]
     for nth in range(0, page.locator(f"{TEXT} span").count(), 7):
         page.locator(f"{TEXT} span").nth(nth).dispatch_event("mouseover")
-    keyed(page, "text_tokens").locator("summary").click()
+    if (closed := keyed(page, "text_tokens").locator("details:not([open]) summary")).count():
+        closed.click()
     page.get_by_test_id("stDataFrame").first.wait_for()
     assert page.title() == title
 
 
-def test_200_kb_without_a_space_is_shown_in_parts_and_can_be_left(page, address):
-    open_text(page, address)
+def a_text_of_200_kb_without_a_space_is_shown_in_parts_and_can_be_left(page):
     paste(page, "abcdefghij" * 20_000)
     await_mark(page, "part", "shown", part=1, first=1, last=1500)
     page.locator(f"{TEXT} span").first.wait_for()
@@ -222,10 +242,8 @@ def test_200_kb_without_a_space_is_shown_in_parts_and_can_be_left(page, address)
     page.locator(TEXT, has_text="Dursley").wait_for()  # for a moment the one before may stand there too
 
 
-def test_a_text_loaded_and_remembered_is_in_the_address(page, address, another_tab, tmp_path):
-    file = tmp_path / "harbour.txt"
+def a_text_loaded_and_remembered_is_in_the_address(page, file):
     file.write_text(words := "The harbour was full. The harbour was <i>full</i> again.")
-    open_text(page, address)
     page.get_by_role("button", name="Your own text").click()
     keyed(page, "text_text_loaded").locator("input[type=file]").set_input_files(file)
     page.locator(TEXT).get_by_text("harbour").first.wait_for()
@@ -233,6 +251,7 @@ def test_a_text_loaded_and_remembered_is_in_the_address(page, address, another_t
     fill(page, "Name of this text", "My harbour")
     page.get_by_role("button", name="Remember", exact=True).click()
     page.wait_for_url(re.compile("text_text=My"))
-    tab = another_tab(page.url)
+    tab = page.context.new_page()
+    tab.goto(page.url)
     expect(tab.locator(TEXT)).to_have_attribute("aria-label", re.compile("^My harbour"), timeout=WAIT_MS)
     expect(tab.locator(TEXT)).to_have_text(words)

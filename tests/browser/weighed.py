@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import HANG_S, REPOSITORY
+from tests.warm import WarmInterpreter, WarmProcess
 
 # SIGUSR1: weighs the process. SIGUSR2: cancels all work.
 SERVE = """
-import signal, sys, threading
+import os, signal, sys, threading
+log = os.open(sys.argv.pop(1), os.O_WRONLY | os.O_CREAT)
+os.dup2(log, 1)
+os.dup2(log, 2)
 from tests.browser.weighed import say, cancel_all, count_loads
 count_loads()
 signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(target=say).start())
@@ -28,19 +32,21 @@ LOADS: list[Any] = []  # in the server: what it has loaded
 
 
 class Server:
-    """The app with an empty store, and what it says."""
+    """The app with an empty store, and what it says; `warm` starts it with the libraries in memory."""
 
-    def __init__(self, folder: Path, **environment: str):
+    def __init__(self, folder: Path, warm: WarmInterpreter | None = None, **environment: str):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.address, self.said = f"http://127.0.0.1:{port}", folder / "server.log"
         known = {**os.environ, "PYTHONPATH": str(REPOSITORY), "HEADROOM_CACHE": str(folder / "results")}
-        with self.said.open("w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", SERVE, "run", "app.py", f"--server.port={port}", "--server.headless=true"],
-                cwd=REPOSITORY, env=known | environment, stdout=log, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+        self.said.touch()
+        words = ["-c", SERVE, str(self.said), "run", "app.py", f"--server.port={port}", "--server.headless=true"]
+        self.process: subprocess.Popen[bytes] | WarmProcess
+        if warm is not None:
+            self.process = warm.start(words, known | environment)
+        else:
+            self.process = subprocess.Popen([sys.executable, *words], cwd=REPOSITORY, env=known | environment)
         self.wait_for(f":{port}", 1)
 
     def wait_for(self, words: str, times: int) -> str:
@@ -66,7 +72,7 @@ class Server:
         self.process.send_signal(signal.SIGUSR2)
 
     def end(self) -> None:
-        self.process.terminate()
+        self.process.send_signal(signal.SIGTERM)
         self.process.wait(HANG_S)
 
 
