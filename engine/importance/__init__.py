@@ -5,6 +5,7 @@
 each, and of their weights
 `layers`: the pruning order of whole layers: block influence, the oracle, the greedy search
 `criteria`: the table of criteria, with the functions that compute their scores
+`knockouts`: scores of heads from answers under random masks, by a sparse linear fit
 `rankings`: orders, levels, and agreement between rankings
 `rules`: the table of pruning orders
 `rankings_of`: from a level and a ranking to a mask

@@ -16,6 +16,7 @@ from engine.heads.entity_induction import entity_induction
 from engine.heads.function_vectors import function_vectors
 from engine.heads.induction import induction
 from engine.heads.retrieval import retrieval
+from engine.importance.knockouts import N_MASKS, fitted
 from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.shapes import ModelShape
@@ -33,10 +34,12 @@ class Criterion:
     measured_from: what the scores are measured from:
         gradients: of the loss by a gate on each component (the arrays of engine.importance.importance)
         ablations: the answers without each component
+        masks: the answers under random masks of heads
         weights, activity: the arrays of `magnitude_piece` and `activity_pieces` in engine.importance.activity, or both
         prompts, words: prompts of their own, of which `--prompts` sets the number for those of words
     of: returns the scores: from (arrays, heads or ffns); for ablations, with scores that break ties, from (the full
-        model's answers, all others); for prompts, a measurement of (number of prompts, scores) from (target, number)
+        model's answers, all others); for masks, the same from (masks, answers); for prompts, a measurement of (number
+        of prompts, scores) from (target, number)
     help: describes the components pruned last
     cost: the measurements needed
     paper: the source
@@ -140,6 +143,12 @@ CRITERIA = {
         "one forward pass per train question without each component",
         "Michel et al. 1905.10650",
     ),
+    "knockouts": Criterion(
+        "Knockouts", "heads-knockouts", "ffns", ("masks",), fitted,
+        "heads with which right choices are likelier, by a sparse linear fit to random masks; FFNs as by importance",
+        f"one forward pass per train question under each of {N_MASKS} masks, which prune half of the heads",
+        "Bair et al. 2603.03335",
+    ),
     "prefix": Criterion(
         "Prefix matching", "heads-prefix", "ffns", ("prompts",), _prefix_matching,
         "heads that look at what followed the same token before; FFNs as by importance",
@@ -198,6 +207,7 @@ MEASURED_BY = {score: each for each in CRITERIA.values() for score in (each.head
 MEASURED_BY |= {"ffns": CRITERIA["oracle"], "gate": CRITERIA["taylor"]}
 # not how much a head matters, but what it does
 KINDS = ("token-induction", "concept-induction", "concept-matching", "copy-suppression", "retrieval")
+ON_REQUEST = (*KINDS, "knockouts")  # measured only where they are named
 SLOW = ("function-vector", *KINDS, "oracle")  # criteria of many times the passes of the others
 
 
@@ -210,5 +220,5 @@ def passes(what: str, shape: ModelShape) -> int:
     """Returns about how many forward passes per question a score takes."""
     n_ablated = shape.n_layers if part_of(what) == "ffns" else shape.n_heads_total
     # a forward and a backward pass; a pass that returns patterns
-    costs = {"gradients": 3, "activity": 2, "ablations": n_ablated + 1}
+    costs = {"gradients": 3, "activity": 2, "ablations": n_ablated + 1, "masks": N_MASKS}
     return max(costs.get(each, 1) for each in MEASURED_BY[what].measured_from)

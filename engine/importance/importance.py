@@ -13,11 +13,12 @@ from itertools import accumulate
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, encoded_chunk
-from engine.accuracy.restarts import oracle
+from engine.accuracy.restarts import oracle, under_each
 from engine.errors import UsageError
 from engine.heads.entity_induction import N_PROMPTS
 from engine.importance.activity import activity_pieces, gate_gradients, magnitude_piece, summed
 from engine.importance.criteria import MEASURED_BY, part_of
+from engine.importance.knockouts import random_masks
 from engine.measurement import Measurement, measured_apart, of_records
 from engine.memory import freed_at_once
 from engine.models.loading import Loaded
@@ -45,8 +46,9 @@ def measured_from(*sources: str) -> tuple[str, ...]:
 
 
 GRADIENTS, ORACLES, OF_ENTITIES = measured_from("gradients"), measured_from("ablations"), measured_from("words")
+OF_MASKS = measured_from("masks")
 OF_PROMPTS = measured_from("prompts", "words")
-OF_QUESTIONS = measured_from("gradients", "ablations", "activity")
+OF_QUESTIONS = measured_from("gradients", "ablations", "masks", "activity")
 OF_ALL_TASKS = tuple(what for what in WHAT if what not in OF_QUESTIONS)
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]  # for a group of rows, as returned by gate_gradients
 N_UNFINISHED = 4  # interrupted chunks whose gradients are kept with the model
@@ -108,6 +110,10 @@ def importance(
     if what in ORACLES:
         ablated = "ffns" if part_of(what) == "ffns" else "heads-oracle"
         return oracle(target, questions, ablated).map(partial(_drops, what, target.shape))
+    if what in OF_MASKS:
+        masks = random_masks(target.shape)
+        answers = under_each(target, questions, masks)
+        return answers.map(lambda found: Scores(what, questions.n, *MEASURED_BY[what].of(masks, found)))
     if what in OF_PROMPTS:
         return of_prompts(target, what, n_prompts)
     return _by_questions(target, questions, what, mask)

@@ -10,7 +10,7 @@ from engine.accuracy.restarts import lost, oracle
 from engine.errors import HeadroomError, UsageError
 from engine.heads.entity_induction import N_PROMPTS
 from engine.heads.induction import SCORES, VARIANTS, InductionScores, best_heads, induction
-from engine.importance.criteria import KINDS
+from engine.importance.criteria import ON_REQUEST
 from engine.importance.importance import OF_ENTITIES, WHAT, Scores, importance
 from engine.importance.layers import block_influence, greedy, n_passes, unmeasured_order
 from engine.importance.rankings import agreement, order, permille
@@ -166,7 +166,7 @@ class CompareCriteria(OnRay, NamesTask):
     criteria: str | None = string(
         None,
         "comma-separated criteria: any --order of `evaluate` except random "
-        f"(default: {', '.join(COMPARED)}; all but {', '.join(KINDS)})",
+        f"(default: {', '.join(COMPARED)}; all but {', '.join(ON_REQUEST)})",
     )
     axis: str = choice(
         "heads", ALONG, "components to prune; both: the same percentage of heads and of FFNs (default: heads)"

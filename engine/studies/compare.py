@@ -12,7 +12,7 @@ import numpy as np
 from engine.accuracy.evaluation import evaluation
 from engine.composed import ComposedRun, composed
 from engine.errors import Canceled, HeadroomError, UsageError
-from engine.importance.criteria import CRITERIA, KINDS, Part
+from engine.importance.criteria import CRITERIA, ON_REQUEST, Part
 from engine.importance.importance import importance
 from engine.importance.rankings import Agreement, agreement
 from engine.importance.rankings_of import OF_ONE_TASK, PARTS, Orders, Pruning, Ranking, orders_from, orders_of
@@ -27,7 +27,7 @@ from engine.statistics import wilson
 from engine.studies.surveys import StudySettings
 from engine.timing.workload import all_characters, kept_share
 
-COMPARED = tuple(name for name in CRITERIA if name not in KINDS)  # by default
+COMPARED = tuple(name for name in CRITERIA if name not in ON_REQUEST)  # by default
 RANDOM = "random"
 ALONG = {"heads": "attention heads", "ffns": "FFNs", "both": "heads and FFNs, the same share of each"}
 TENTHS = tuple(range(0, 1001, 100))
@@ -103,6 +103,7 @@ class ComparedCriteria:
     failed: why a criterion could not be measured
     chance: accuracy of guessing
     n: questions
+    passes: by criterion, about how many forward passes its scores take, over all training questions
     """
 
     comparing: Comparing
@@ -111,6 +112,7 @@ class ComparedCriteria:
     failed: Mapping[str, str] = field(default_factory=dict)
     chance: float = 0.0
     n: int = 0
+    passes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def random(self) -> tuple[Curve, ...]:
@@ -171,8 +173,9 @@ def comparison(target: Target, setting: StudySettings, comparing: Comparing) -> 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, ComparedCriteria]:
         questions = setting.judged(comparing.task, run.session.store)
         size = len(comparing.levels) * questions.n
-        found = ComparedCriteria(comparing, chance=questions.requests.chance, n=questions.n)
         costs = {ranking: _passes(target, setting, comparing, ranking) for ranking in rankings}
+        each = {ranking.name: cost for ranking, cost in costs.items()}
+        found = ComparedCriteria(comparing, chance=questions.requests.chance, n=questions.n, passes=each)
         run.total = sum(costs.values()) + len(rankings) * size
         for ranking in rankings:
             label, done = _label(ranking), run.done

@@ -21,7 +21,7 @@ from engine.heads.idealized import Ideal, ideal_answers, ideal_losses
 from engine.heads.in_text import head_in_texts, head_on_probe
 from engine.heads.induction import VARIANTS, InductionScores, induction
 from engine.importance.criteria import CRITERIA as TABLE
-from engine.importance.criteria import KINDS, SLOW
+from engine.importance.criteria import KINDS, ON_REQUEST, SLOW
 from engine.importance.importance import Scores, of_prompts
 from engine.measurement import Measurement, Workload, known_value
 from engine.models.masks import Mask, parse_heads, parse_mask
@@ -35,7 +35,7 @@ from engine.texts.passages import LOG_BOOKS, texts_of
 from engine.texts.tokenloss import losses_of_texts, token_losses
 from engine.timing.workload import CHARACTERS_A_TOKEN
 
-CRITERIA = {criterion.heads: criterion.label for name, criterion in TABLE.items() if name not in KINDS}  # of heads
+CRITERIA = {criterion.heads: criterion.label for name, criterion in TABLE.items() if name not in ON_REQUEST}  # of heads
 OF_KINDS = {TABLE[name].heads: name for name in ("function-vector", *KINDS)}
 # of the model and built-in texts alone
 LOOKING = ("scores", "probe", "texts", "tokens", "feeding", "losses", "ideal-texts", "context")

@@ -238,13 +238,14 @@ AREAS = {
     "gain": Column("Above random", "+.1%"),
     **interval("+.1%", "gain_"),
     "beats": Column("Random orders beaten"),
+    "passes": Column("Passes", ",d", "Forward passes that its scores take, about."),
     "verdict": Column("Verdict"),
 }
 
 
 def criteria_view(found: ComparedCriteria, ranked: Sequence[Area]) -> View:
     """Which criteria are better than random orders, and the accuracies of each at every level."""
-    areas = [asdict(each) | {"verdict": each.verdict} for each in ranked]
+    areas = [asdict(each) | {"passes": found.passes.get(each.criterion), "verdict": each.verdict} for each in ranked]
     columns = {"order": Column("Order"), "level": Column(TITLES[found.comparing.axis], ".0%"),
                "acc": Column("Questions right", ".1%")}  # fmt: skip
     chance = {"chance": found.chance} if found.chance else {}

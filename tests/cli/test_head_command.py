@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.importance.criteria import CRITERIA, KINDS
+from engine.importance.criteria import CRITERIA, ON_REQUEST
 from engine.models.in_memory import Models
 from tests.cli.conftest import refused
 from tests.engine.fixtures import write_questions
@@ -27,7 +27,7 @@ def test_a_head_is_told_and_then_found_again(cli, told, options, monkeypatch):
     [task] = found["tasks"]
     assert task["n"] == 8 and task["change"] == pytest.approx((task["gained"] - task["lost"]) / 8)
     assert {each["what"] for each in found["importance"]} == {
-        each.heads for name, each in CRITERIA.items() if name not in KINDS
+        each.heads for name, each in CRITERIA.items() if name not in ON_REQUEST
     }
     assert len(found["tokens"][0]["raises"]) == 10 and set(found["failed"]) == {"context"}
     assert all(each["looks"] and each["raises"] for each in found["texts"].values())

@@ -258,7 +258,7 @@ def test_the_table_has_a_score_of_heads_and_of_ffns_for_every_criterion(tiny_opt
             wanted = importance(target, questions, what)
             assert wanted.stored(session) is None and passes(what, target.shape) >= 1
             kinds = {
-                "forward": (*measured_from("ablations"), "heads-function-vector"),
+                "forward": (*measured_from("ablations", "masks"), "heads-function-vector"),
                 "gradient": measured_from("gradients"),
                 "patterns": {*measured_from("activity", "prompts", "words")} - {"heads-function-vector"},
             }

@@ -12,7 +12,7 @@ from engine.heads.idealized import PATTERNS, Ideal, ideal_losses, recovered_in_t
 from engine.heads.in_text import LEAST, head_in_texts, head_on_probe, most_looked_at, most_raised
 from engine.heads.induction import VARIANTS, induction
 from engine.heads.probes import prefix_matching
-from engine.importance.criteria import CRITERIA, KINDS
+from engine.importance.criteria import CRITERIA, ON_REQUEST
 from engine.importance.importance import Scores
 from engine.models.in_memory import Models
 from engine.models.masks import Mask
@@ -245,7 +245,7 @@ def test_all_of_a_head_is_measured_once_and_found_again(asked, session, monkeypa
     low, high = effect.change.interval
     assert low <= effect.points / 100 <= high and effect.change.n == 8
     assert {place.what for place in again.places} == {
-        each.heads for name, each in CRITERIA.items() if name not in KINDS
+        each.heads for name, each in CRITERIA.items() if name not in ON_REQUEST
     }
     for place in again.places:
         scores = found.importance[place.what, place.task].scores
