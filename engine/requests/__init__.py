@@ -46,5 +46,6 @@ REQUESTS: tuple[type[Request], ...] = (
     Evaluate, ScoreImportance, ScoreInduction, ScoreLayers, AblateHeads, CheckPublished, MeasureLosses, AttributeHeads,
     ContinuePrompt, MeasureAttention, MeasureLens, IdealizeHeads, MeasurePerplexity, ReportHead, Correlate, Sweep,
     ExportModel, MeasureSpeed, CompareCriteria, ComparePrecisions, CompareMechanisms, SwitchTaskOn, PatchPrompts,
-    ReadCorpus, TrainModel, MeasureTrajectory, JudgeRuns, ManageStore, ListTasks, ListModels, Diagnose, ShowFindings,
+    ReadCorpus, TrainModel, MeasureTrajectory, JudgeRuns, ManageStore, ListTasks,
+    ListModels, Diagnose, ShowFindings,
 )  # fmt: skip

@@ -13,7 +13,7 @@ from engine.requests.fields import choice, names_of, output, path, string
 from engine.requests.output import TABLES, file_of, table_file
 from engine.requests.pruned import content_of
 from engine.studies.precision import PrecisionEffects, precision_effects
-from engine.views.smaller import components, precision_view
+from engine.views.importance import components, precision_view
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,7 @@ from engine.requests.base import (
 from engine.requests.fields import argv, choice, flag, number, output, path, string
 from engine.requests.output import TABLES, file_of, table_file
 from engine.requests.texts import built_in, read_text, title_of_passage
-from engine.views.smaller import exported_view, perplexity_view, speed_view
+from engine.views.pruned import exported_view, perplexity_view, speed_view
 
 BETWEEN_ROWS = "\n\n"  # as the standard recipe joins the rows of a data set
 

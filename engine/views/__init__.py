@@ -10,11 +10,12 @@
 `confidence`: how sure models are of their answers, and whether that fits
 `estimates`: estimates of accuracy, and how far they can be trusted
 `questions`: questions with the answers of models
-`importance`: scores of heads, FFNs or layers
+`importance`: scores of heads, FFNs or layers, and what a lower precision disturbs
 `induction`: induction scores of heads
 `correlation`: how far rankings of tasks agree
 `mechanisms`: what in-context learning loses without kinds of heads
-`smaller`: pruned models as folders, their speed, memory and perplexity; what a lower precision changes
+`pruned`: an exported model, its speed and memory, and the perplexity of a text
+`pruned`: an exported model, its speed and memory, and the perplexity of a text
 `sweep`: accuracy over tasks and levels, criteria compared by it, and a study's statements
 `heads`: what one head does, what ideal patterns leave, and where heads look in a corpus
 `training`: a run of training, and its snapshots

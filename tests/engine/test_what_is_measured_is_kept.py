@@ -20,6 +20,7 @@ from engine.heads.logit_lens import logit_lens
 from engine.importance.estimates import gradients
 from engine.importance.importance import importance
 from engine.importance.layers import block_influence, greedy
+from engine.models.loading import ways_of
 from engine.models.masks import Mask, parse_mask
 from engine.models.session import Session
 from engine.progress import final
@@ -33,6 +34,14 @@ from tests.conftest import TEXT
 from tests.engine.fixtures import WORD_PAIRS, last, left_when, questions_in, target_in, write_questions
 
 LONG, TEXTS = " ".join([TEXT, TEXT.upper(), TEXT]), [TEXT[:300], TEXT[200:500]]
+
+
+def in_bf16(target):
+    """The same model in bf16."""
+    spec = replace(target.spec, precision="bf16")
+    return replace(target, spec=spec, products=ways_of(spec, target.identity))
+
+
 MASKED = {  # of a target, questions and a mask
     "answers": evaluation,
     "losses": lambda target, questions, mask: token_losses(target, LONG, mask),
@@ -55,7 +64,7 @@ OF_THE_WHOLE = {
     "activity": lambda target, questions, mask: importance(target, questions, "heads-wanda"),
     "gradients": lambda target, questions, mask: gradients(target, questions),
     "another precision": lambda target, questions, mask: precision_effects(
-        [replace(target, spec=replace(target.spec, precision="bf16")), target], LONG, questions, questions
+        [in_bf16(target), target], LONG, questions, questions
     ),
     "influence": lambda target, questions, mask: block_influence(target, questions),
     "the greedy search": lambda target, questions, mask: greedy(target, questions, 2),

@@ -13,7 +13,7 @@ from engine.export.exporting import sizes
 from engine.export.folders import named_folder, refuse_taken
 from engine.models.masks import Mask
 from engine.requests import ExportModel
-from engine.views.smaller import exported_view
+from engine.views.pruned import exported_view
 from pages.ui.controls.controls import one_of
 from pages.ui.downloads.actions import draw_command
 from pages.ui.downloads.origin import command_line, of_model, of_task

@@ -14,7 +14,7 @@ from engine.progress import final
 from engine.studies import precision as module
 from engine.studies.precision import outputs, precision_effects, relative_difference
 from engine.texts.perplexity import perplexity
-from engine.views.smaller import components, precision_view
+from engine.views.importance import components, precision_view
 from engine.views.view import plain_text
 from tests.conftest import TEXT
 from tests.engine.fixtures import caught, questions_in, target_in, write_questions
