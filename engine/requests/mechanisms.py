@@ -39,10 +39,11 @@ from engine.studies.mechanisms import (
     mechanisms,
     overlaps,
 )
+from engine.studies.signs import signed_heads
 from engine.studies.surveys import StudySettings
 from engine.training.measuring import target_at
 from engine.training.trajectory import series_of
-from engine.views.mechanisms import N_BEST, mechanisms_view, series_view
+from engine.views.mechanisms import N_BEST, mechanisms_view, series_view, signs_view
 
 MOST_SETS = 20
 
@@ -50,7 +51,7 @@ MOST_SETS = 20
 @dataclass(frozen=True, kw_only=True)
 class CompareMechanisms(OnRay, WithData, OfModel):
     """Measure what tasks gain from examples without the top heads of each kind. The value is Mechanisms; of a series,
-    Mechanisms by step."""
+    Mechanisms by step; by sign, SignedHeads."""
 
     command: ClassVar[str] = "mechanisms"
     group: ClassVar[str] = "Kinds of heads"
@@ -78,6 +79,10 @@ class CompareMechanisms(OnRay, WithData, OfModel):
         "output of removed heads. zero (default): 0; mean: their mean over training questions; knockout: what they "
         "output without attention to what followed earlier copies of a token",
     )
+    by_sign: bool = flag(
+        "instead of kinds, remove the function-vector heads that raise the right answer (writers), and those that "
+        "lower it (cancellers), at most the largest of --shares of all heads"
+    )
     limit: int = number(N_ASKED, (1, MOST), "number of validation questions per task (default: 48)")
     order_questions: int = training_questions()
     series: str | None = string(
@@ -97,18 +102,32 @@ class CompareMechanisms(OnRay, WithData, OfModel):
             self.random_sets or n_random, self.fill, self.labels,
         )  # fmt: skip
 
-    def measurement(self, session: Session) -> Measurement[Mechanisms]:
+    def measurement(self, session: Session) -> Measurement[Any]:
         if self.series:
             raise TypeError("a series is one measurement for each snapshot; run it")
-        return self._mechanisms(self.target(session))
+        return self._measured(self.target(session))
 
-    def _mechanisms(self, target: Target) -> Measurement[Mechanisms]:
+    def _measured(self, target: Target) -> Measurement[Any]:
         setting = StudySettings(target.spec, self.bos, self.data_dir, self.limit, self.order_questions)
-        return mechanisms(target, setting, self.settings())
+        return (signed_heads if self.by_sign else mechanisms)(target, setting, self.settings())
+
+    def _by_sign(self, run: RequestRun) -> Result:
+        import pandas as pd
+
+        if self.series or self.exclusive or self.kinds != ",".join(KINDS):
+            raise UsageError("--by-sign has kinds of its own; leave out --kinds, --exclusive, and --series")
+        found, shape = run.value(self.measurement(run.session)), self.target(run.session).shape
+        rows = found.rows(shape)
+        fields = {"tasks": list(found.settings.tasks), "shots": self.shots, "labels": self.labels, "n": self.limit,
+                  "rows": rows, "out": self.out}  # fmt: skip
+        files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
+        return Result(found, fields, signs_view(rows), files)
 
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
 
+        if self.by_sign:
+            return self._by_sign(run)
         if self.series:
             return self._of_series(run)
         found, shape = run.value(self.measurement(run.session)), self.target(run.session).shape
@@ -133,7 +152,7 @@ class CompareMechanisms(OnRay, WithData, OfModel):
         series, found, rows = series_of(self.series or "", 1), dict[int, Mechanisms](), list[dict[str, Any]]()
         for at, step in enumerate(series.steps):
             target = target_at(run.session, series, at)
-            steps = self._mechanisms(target).run(run.session)
+            steps = self._measured(target).run(run.session)
             found[step] = run.last(replace(each, message=f"step {step}: {each.message}") for each in steps)
             rows += [{"step": step, **row} for row in found[step].rows(target.shape)]
         top = [row for row in rows if row["kind"] != RANDOM and not row["exclusive"]]

@@ -6,6 +6,7 @@
 `mechanisms`: what examples add, without the top heads of each kind; how much kinds overlap
 `mechanism_findings`: what such a comparison finds, in one or two sentences
 `precision`: outputs, accuracy and perplexity in another precision
+`signs`: function-vector heads by the sign of their score
 `removal`: induction heads ablated together, compared with equally many random heads
 `ablations`: the costliest heads alone, the induction heads alone and together; one head by task
 `one_head`: the measurements of one head, read from the store or measured

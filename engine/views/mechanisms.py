@@ -7,13 +7,14 @@ from typing import Any
 from engine.heads.induction import best_heads
 from engine.shapes import ModelShape
 from engine.studies.mechanism_findings import finding_of_scores, mechanisms_finding
-from engine.studies.mechanisms import Mechanisms, depths, overlaps
+from engine.studies.mechanisms import RANDOM, Mechanisms, depths, overlaps
 from engine.views import kit
 from engine.views.correlation import square
 from engine.views.view import Column, Part, View, interval
-from engine.views.words import counted, listed, not_measured, number
+from engine.views.words import counted, listed, not_measured, number, plain, with_interval
 
 N_BEST = 10
+PREDICTED = {"canceller": "likelier", "writer": "less likely"}  # of the right choice without these heads
 LOST = {
     "points_lost": Column("Gain from examples lost, points", "+.1f"),
     **interval("+.1f"),
@@ -65,6 +66,35 @@ def _shared(found: Mechanisms, shape: ModelShape) -> Part:
                "srcc": Column("Rank correlation", "+.2f")}  # fmt: skip
     draw = partial(kit.matrix, x="a", y="b", value="shared")
     return Part("Heads that two kinds share", rows, columns, draw, finding_of_scores(found, shape))
+
+
+def signs_view(rows: Sequence[Mapping[str, Any]]) -> View:
+    """How much likelier the right choice is without cancellers and without writers, task by task, next to as many
+    random heads, and whether the prediction holds. `rows`: of `SignedHeads`."""
+    shown = [{**row, "set": f"{row['task']}: {_counted(row)}"} for row in rows]
+    columns = {"set": Column("Heads removed"), "nats": Column("Right choice likelier, nats", "+.3f"),
+               **interval("+.3f"), "points": Column("Points gained", "+.1f"), **interval("+.1f", "points_"),
+               "holds": Column("As predicted", help="Clearly, and clearly more than without each random set."),
+               "heads": Column("Which")}  # fmt: skip
+    draw = partial(kit.intervals, y="set", x="nats", low="low", high="high", clear="holds")
+    caption = "Log-likelihood of the right choice, each random set a point; colored: as predicted."
+    words = [_prediction([row for row in shown if row["kind"] == kind], kind, how) for kind, how in PREDICTED.items()]
+    return View(" ".join(words), [Part("Right choice without writers and cancellers", shown, columns, draw, caption)])
+
+
+def _prediction(rows: Sequence[Mapping[str, Any]], kind: str, how: str) -> str:
+    if not rows:
+        side = "above" if kind == "writer" else "below"
+        return f"**There are no {kind}s**: no function-vector score is clearly {side} 0."
+    where = [row["task"] for row in rows if row["holds"]]
+    changes = [f"{plain(row['task'])} {with_interval(row['nats'], row['low'], row['high'], 'nats')}" for row in rows]
+    says = f"holds on {listed([plain(task) for task in where])}" if where else "does not hold"
+    return f"**That the right choice is {how} without the {_counted(rows[0])} {says}**: {', '.join(changes)}."
+
+
+def _counted(row: Mapping[str, Any]) -> str:
+    """The heads of a row, such as "3 cancellers", or "1 random head"."""
+    return counted(row["n_heads"], "random head" if row["kind"] == RANDOM else row["kind"])
 
 
 def series_view(

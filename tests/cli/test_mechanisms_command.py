@@ -22,6 +22,9 @@ def test_the_command_prints_the_kinds_and_writes_the_rows(tiny_opt, tmp_path, cl
     assert code == 0 and "1 example, unrelated labels" in printed
     code, _, lines = cli("mechanisms", *options, "--series", "runs/curriculum")
     assert code == 2 and "leave out --model" in lines[0]
+    for more in (("--exclusive",), ("--kinds", "importance"), ("--series", "runs/curriculum")):
+        code, _, lines = cli("mechanisms", *options, "--by-sign", *more)
+        assert code == 2 and "--by-sign has kinds of its own" in lines[0]
     code, _, lines = cli("mechanisms", *options, "--kinds", "magic")
     assert code == 2 and "kind 'magic' is unknown" in lines[0]
 
