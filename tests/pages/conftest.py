@@ -18,7 +18,7 @@ import pytest
 import streamlit as st
 from streamlit.components.v2 import manifest_scanner
 from streamlit.runtime.pages_manager import PagesManager
-from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1 import AppTest, local_script_runner
 from streamlit.util import calc_hash
 
 from engine.progress import Progress
@@ -52,7 +52,7 @@ def packages_are_scanned_once():
         yield
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True, scope="session")
 def charts_are_valid():
     """The app leaves out Altair's check of a chart, so it is made here: of the first chart that a function makes."""
     to_dict, checked = charts._without_config, set()
@@ -66,6 +66,20 @@ def charts_are_valid():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(charts, "_without_config", checked_once)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def runs_are_waited_for_without_looking():
+    """AppTest looks through all messages of a run every millisecond, which slows the thread that draws the page."""
+    look = local_script_runner.require_widgets_deltas
+
+    def wait(runner, timeout):
+        runner._script_thread.join(timeout)
+        look(runner, 1)  # which stops a run that has not ended
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_script_runner, "require_widgets_deltas", wait)
         yield
 
 
