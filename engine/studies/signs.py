@@ -26,7 +26,7 @@ from engine.shapes import ModelShape
 from engine.statistics import ALPHA, holm, over_texts, paired
 from engine.studies.mechanisms import FULL, RANDOM, MechanismSettings, RemovedHeads
 from engine.studies.removal import without
-from engine.studies.surveys import StudySettings, in_words
+from engine.studies.surveys import StudySettings, describe_task
 from engine.timing.workload import all_characters
 
 SIGNS = {"writer": 1, "canceller": -1}  # of the scores of these heads
@@ -95,7 +95,7 @@ def signed_heads(target: Target, setting: StudySettings, settings: MechanismSett
             for spec, each in questions.items():
                 ranked = partial(setting.ranked, spec, run.session.store)
                 wanted = filled_evaluation(target, each, ranked, mask, settings.fill)
-                known = yield from run.part(wanted, each.n, f"{in_words(spec)}, {removed.label}")
+                known = yield from run.part(wanted, each.n, f"{describe_task(spec)}, {removed.label}")
                 answers |= {} if known is None else {spec.name: known}
             if len(answers) == len(questions):
                 found = SignedHeads(settings, scores.mean, {**found.answers, removed: answers})
