@@ -73,7 +73,7 @@ class Server:
 
     def end(self) -> None:
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(HANG_S)
+        self.process.communicate(timeout=HANG_S)  # which closes its pipes
 
 
 def say() -> None:
