@@ -16,7 +16,7 @@ def shows(page, name):
 
 def test_a_link_opens_that_head_and_its_address_holds(page, address):
     page.goto(f"{address}/?precision=fp32&limit=16&shots=0&order=random&mask=L2H3")
-    page.get_by_role("link", name="Open L2H3").click()  # at once, while Prune still measures
+    page.get_by_role("link", name="Open L2H3 on Heads").click()  # at once, while Prune still measures
     shows(page, "L2H3")
     field = keyed(page, "head").get_by_role("textbox")
     field.fill("L2H4")

@@ -93,9 +93,8 @@ def make_slide(files: ScreenFiles, title: str, names: Sequence[str], link: str) 
 
 def draw_command(command: str) -> None:
     """Draws the shell command that reads the results shown here."""
-    st.code(command, language="shell", wrap_lines=True)
-    if "--text text.txt" in command:
-        st.caption("`text.txt` stands for your own text, saved as a file.")
+    note = "  # text.txt: your own text, saved as a file" if "--text text.txt" in command else ""
+    st.code(command + note, language="shell", wrap_lines=True)
 
 
 def _draw_panel(files: ScreenFiles) -> None:

@@ -15,7 +15,6 @@ from pages.ui.page.tables import plain
 from pages.ui.page.work import Action, Work, live
 
 SLOT = "receipts"
-LINK = "This view as a link, for anyone who has this app open at the same address:"
 
 
 def draw_measured(measurements: Measurements, of: str) -> None:
@@ -33,7 +32,7 @@ def draw_measured(measurements: Measurements, of: str) -> None:
         st.caption("  \n".join(lines(parts)))
         if any(part.n_shipped for part in parts):
             offer_here(measurements, of)
-    st.caption(LINK)
+    st.caption("This view as a link, for anyone who has this app open at the same address:")
     st.code(permalink(), language=None, wrap_lines=True)
 
 
@@ -47,15 +46,9 @@ def rows(parts: Sequence[ReceiptSummary]) -> pd.DataFrame:
     """Returns one row for each part with a record: when (UTC), seconds, and the number of its records and of those that
     came with Headroom."""
     found = [
-        (part.name, _minute(part.first), _minute(part.last), round(part.seconds, 1), part.n, part.n_shipped)
-        for part in parts
-        if part.n
+        (each.name, each.first, each.last, round(each.seconds, 1), each.n, each.n_shipped) for each in parts if each.n
     ]
     return pd.DataFrame(found, columns=["Part", "First measured (UTC)", "Last", "Seconds", "Records", "Shipped"])
-
-
-def _minute(moment: str) -> str:
-    return moment[:16].replace("T", " ")
 
 
 def lines(parts: Sequence[ReceiptSummary]) -> list[str]:

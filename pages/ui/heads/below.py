@@ -60,7 +60,7 @@ def draw_alone(of: ScoreReader, words: str, sheet: Sheet, since_s: float) -> Sec
     section = Section(ALONE, request, of.target, ALONE_SHOWS, starts, draw=_draw_alone)
     if not section.work.stored():
         draw_headline("heads", words)
-    draw_section("heads", section, sheet, since_s)
+    draw_section(section, sheet, since_s)
     return section
 
 
@@ -90,7 +90,7 @@ def draw_folded(of: ScoreReader, sheet: Sheet, since_s: float) -> list[Section]:
     ]
     if (second := of.study.second) and second.model == of.study.spec.model:
         sections.append(Section(DISTURBED, _precisions(of, second), of.target, DISTURBED_SHOWS, "if short", True))
-    return [section for section in sections if draw_section("heads", section, sheet, since_s)]
+    return [section for section in sections if draw_section(section, sheet, since_s)]
 
 
 def _precisions(of: ScoreReader, second: LoadSpec) -> ComparePrecisions:

@@ -135,7 +135,7 @@ def draw_card(card: HeadCard, sheet: Sheet, since_s: float) -> list[Section]:
     _draw_buttons(card)
     looks = head_in_texts(card.reader.target, {READ: built_in()[READ]}, card.head).map(lambda found: found.get(READ))
     section = Section(LOOKS, card.request, card.reader.target, SHOWS, "if short", of=looks, draw=_draw_looks)
-    draw_section("heads", section, sheet, since_s)
+    draw_section(section, sheet, since_s)
     if costs:
         _draw_chart(costs_part(costs, clear), "head costs", words, sheet)
     if card.missing:

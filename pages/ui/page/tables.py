@@ -59,11 +59,6 @@ def written(frame: pd.DataFrame, **columns: Any) -> Any:
     return frame.style.format(columns) if len(frame) <= MOST_WRITTEN else frame
 
 
-def probability(p: float) -> str:
-    """Such as "4.0%"; "< 0.1%" where it is less."""
-    return "< 0.1%" if p < 0.001 else percent(p)
-
-
 def mask_in_words(shape: ModelShape, mask: Mask | None) -> str:
     """Returns text such as "19 of 48 heads, 2 of 6 FFNs pruned (1 layer dropped)"."""
     if mask is None:

@@ -22,7 +22,6 @@ from pages.ui.prune.state import PruneState, read_state
 LEFT_RIGHT, MAP_EXAMPLE = (4, 7), (7, 4)  # widths of figure and curve, and of map and example
 CURVE_OF = "prune curve of"  # in the session: the study of the last run, but for the level that the slider sets
 FOLLOWED = (CURVE, SECOND_CURVE, "gradients", *ORDERS.values(), estimates.SLOT, around.SLOT)  # by the curve
-Draw = Callable[[PruneState], None]
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,8 @@ class PagePart:
     """
 
     at: str
-    draw: Draw
-    dragged: Draw
+    draw: Callable[[PruneState], None]
+    dragged: Callable[[PruneState], None]
     slots: Sequence[str] = ()
 
 

@@ -130,7 +130,7 @@ def _sweep(x: Experiment, tasks: list[str], shots: list[str], heads: str, ffns: 
 
 def _draw(state: PruneState, title: str, wanted: Request, shows: str) -> Section:
     section = Section(title, wanted, state.x.target, shows, starts="on request")
-    draw_section("prune", section, state.sheet, state.since_s)
+    draw_section(section, state.sheet, state.since_s)
     return section
 
 

@@ -37,12 +37,10 @@ RANKED = "prune ranked"  # in the session: the last experiment that was drawn ag
 NONE_RIGHT = "None is right: does `gold` count from 0, and does each choice continue its context?"
 NONE_WRITTEN = "None is right: is each answer just what follows the question, in the same case?"
 MOST_LINKS = 4  # to heads, side by side
-LINK_HELP = "On the Heads screen: what it is, where it looks, what it raises, what it costs."
 N_OTHERS = 2  # tasks to try in place of one that the model does not do
 MAP_HELP = (
-    "Layer 0 is next to the tokens, a cross marks what is pruned. A click prunes or restores, with Shift all heads of "
-    "the layer; so do arrow keys and Enter. It is written into “Prune these as well” under Settings: `L1H0` prunes, "
-    "`keep L1H0` restores. Heads and FFNs are each shaded by their own highest score."
+    "Layer 0 is next to the tokens. A click prunes or restores, with Shift all heads of the layer; so do arrow keys and "
+    "Enter. “Prune these as well” under Settings has what was clicked. Heads and FFNs are each shaded by their top."
 )
 
 
@@ -173,12 +171,10 @@ def draw_map_of(state: PruneState, mask: Mask | None) -> None:
 
 def _draw_links(heads: Sequence[str]) -> None:
     """Draws links from the first few of these heads to the Heads screen."""
-    if not heads:
-        return
     with st.container(horizontal=True, gap="small"):
         for name in heads[:MOST_LINKS]:
-            more = {"help": LINK_HELP, "query_params": {"head": name}}
-            st.page_link("pages/heads.py", label=f"Open {name}", icon=":material/pageview:", **more)
+            label, icon = f"Open {name} on Heads", ":material/pageview:"
+            st.page_link("pages/heads.py", label=label, icon=icon, query_params={"head": name})
 
 
 def draw_coloring(state: PruneState) -> None:

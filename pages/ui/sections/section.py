@@ -70,13 +70,13 @@ def show(file: str, sections: Sequence[Section], about: str) -> None:
     """Draws the sections of the screen in this file of `pages`, and below them what is made of those that are open.
     `about`: the model and what is measured, for its downloads."""
     since_s, sheet = time.monotonic(), Sheet()
-    opened = [section for section in sections if draw_section(file, section, sheet, since_s)]
+    opened = [section for section in sections if draw_section(section, sheet, since_s)]
     measured = {section.title: section.measured for section in opened}
     draw_actions(Origin(screen_in(file).title, [section.request for section in opened], measured, about), sheet)
 
 
-def draw_section(file: str, section: Section, sheet: Sheet, since_s: float) -> bool:
-    """Draws a section of the screen in this file; returns whether it is open."""
+def draw_section(section: Section, sheet: Sheet, since_s: float) -> bool:
+    """Draws a section; returns whether it is open."""
     draw = partial(_draw, section, sheet, since_s)
     return bool(folded(section.title, section.key, draw, in_address=True)) if section.is_folded else draw()
 

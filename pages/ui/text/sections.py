@@ -111,7 +111,7 @@ def draw_below(view: TextView) -> tuple[Origin, Sheet]:
 
 def _draw_sections(read: Read, frame: pd.DataFrame, sheet: Sheet, since_s: float) -> list[Section]:
     """Draws all of them; returns the sections that are open. `frame` of `tables.token_frame`."""
-    draw, opened = partial(draw_section, "text", sheet=sheet, since_s=since_s), list[Section]()
+    draw, opened = partial(draw_section, sheet=sheet, since_s=since_s), list[Section]()
     left, right = st.columns(2, gap="large")
     with left:
         if read.has_gain:

@@ -13,7 +13,7 @@ from engine.views.pictures import Picture
 from engine.views.text_picture import text_picture
 from engine.views.view import Column, Part
 from pages.ui.figures.token_text import LOSS_NATS, PART_TOKENS
-from pages.ui.page.tables import number, probability, visible, whole_percent
+from pages.ui.page.tables import number, percent, visible, whole_percent
 
 ALIKE_NATS = 0.1  # a probability that is 10% larger or smaller
 FEWEST_REPEATS = 8  # tokens
@@ -149,3 +149,8 @@ def _share_of_repeats(full: TokenLosses, pruned: TokenLosses) -> float | None:
         return None
     share = float(on.sum() / (on.sum() + off.sum()))
     return min(share, 1.0) if share > MAIN_SHARE and on.mean() >= MAIN_FACTOR * off.mean() else None
+
+
+def probability(p: float) -> str:
+    """Such as "4.0%"; "< 0.1%" where it is less."""
+    return "< 0.1%" if p < 0.001 else percent(p)
