@@ -39,8 +39,8 @@ NONE_WRITTEN = "None is right: is each answer just what follows the question, in
 MOST_LINKS = 4  # to heads, side by side
 N_OTHERS = 2  # tasks to try in place of one that the model does not do
 MAP_HELP = (
-    "Layer 0 is next to the tokens. A click prunes or restores, with Shift all heads of the layer; so do arrow keys and "
-    "Enter. “Prune these as well” under Settings has the clicked ones. Heads and FFNs are shaded by their top."
+    "Layer 0 is next to the tokens. A click prunes or restores, with Shift all heads of the layer; so do arrow keys "
+    "and Enter. “Prune these as well” under Settings has the clicked ones. Heads and FFNs are shaded by their top."
 )
 
 
