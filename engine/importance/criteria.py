@@ -1,6 +1,6 @@
 """The table of criteria, which score heads and FFNs, with the functions that compute their scores.
 
-A criterion is a ranking of engine.importance.rankings_of under the same name. Larger scores = kept longer.
+A criterion is a ranking of engine.importance.orders under the same name. Larger scores = kept longer.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ class Criterion:
     label: the title
     heads, ffns: the names of the scores; FFNs usually go by the accuracy lost without each
     measured_from: what the scores are measured from:
-        gradients: of the loss by a gate on each component (the arrays of engine.importance.importance)
+        gradients: of the loss by a gate on each component (the arrays of engine.importance.scores)
         ablations: the answers without each component
         masks: the answers under random masks of heads
         weights, activity: the arrays of `magnitude_piece` and `activity_pieces` in engine.importance.activity, or both

@@ -2,7 +2,7 @@
 
 log p(mask) = log p(full model) - sum over the pruned components of d log p / d gate: the Taylor expansion at gates of
 1, evaluated at 0 for the pruned components. The gradients come from one backward pass per choice
-(engine.importance.importance, `gate`); any number of masks is then one matrix product. A `Calibration` judges how
+(engine.importance.scores, `gate`); any number of masks is then one matrix product. A `Calibration` judges how
 reliable the estimates are, by the levels measured along one line of them: without a measured level there is no
 correction; with too few, the expected error is unknown and nothing is trusted.
 
@@ -19,7 +19,7 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, evaluation
 from engine.composed import ComposedRun, composed
 from engine.errors import UsageError
-from engine.importance.importance import Scores, importance
+from engine.importance.scores import Scores, importance
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Target

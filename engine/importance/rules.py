@@ -7,8 +7,8 @@ import numpy as np
 
 from engine.heads.induction import INDUCTION_FROM
 from engine.importance.criteria import CRITERIA
-from engine.importance.importance import Scores
 from engine.importance.rankings import order, random_order
+from engine.importance.scores import Scores
 from engine.shapes import ModelShape
 
 QUICK, QUICK_QUESTIONS = "quick-gradient", 8  # without 20% of its heads SmolLM2-135M answers as much as by 64

@@ -112,7 +112,7 @@ class Loaded:
     encoded: dict[Any, Any] = field(
         default_factory=dict
     )  # questions as tokens, see `engine.accuracy.evaluation.encoded_chunk`
-    unfinished: dict[str, list[Any]] = field(default_factory=dict)  # gradients, see `engine.importance.importance`
+    unfinished: dict[str, list[Any]] = field(default_factory=dict)  # gradients, see `engine.importance.scores`
 
     @property
     def scales(self) -> Scales:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.importance.criteria import CRITERIA, KINDS, MEASURED_BY
-from engine.importance.importance import ORACLES
+from engine.importance.scores import ORACLES
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.requests.base import MOST, NamesTask, RequestRun, Result, training_questions

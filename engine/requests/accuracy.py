@@ -12,7 +12,7 @@ from engine.accuracy.evaluation import Answers, accuracy, compared, evaluation
 from engine.accuracy.harness_logs import is_samples, to_samples
 from engine.errors import UsageError
 from engine.heads.fills import FILLS, N_QUESTIONS, filled_evaluation
-from engine.importance.rankings_of import Pruning, pruning_of_second
+from engine.importance.orders import Pruning, pruning_of_second
 from engine.measurement import Measurement
 from engine.models.added_vector import AddedVector
 from engine.models.masks import Mask

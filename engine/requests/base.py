@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from engine.checkpoints.names import with_revision
 from engine.errors import UsageError
 from engine.importance.layers import LAYERS_BY
+from engine.importance.orders import OF_ONE_TASK, Pruning, Ranking, orders_of
 from engine.importance.rankings import permille
-from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking, orders_of
 from engine.measurement import Measurement, Steps, Workload
 from engine.models.loading import PRECISIONS, LoadSpec
 from engine.models.masks import Mask, parse_edits

@@ -11,9 +11,9 @@ from engine.errors import HeadroomError, UsageError
 from engine.heads.entity_induction import N_PROMPTS
 from engine.heads.induction import SCORES, VARIANTS, InductionScores, best_heads, induction
 from engine.importance.criteria import ON_REQUEST
-from engine.importance.importance import OF_ENTITIES, WHAT, Scores, importance
 from engine.importance.layers import block_influence, greedy, n_passes, unmeasured_order
 from engine.importance.rankings import agreement, order, permille
+from engine.importance.scores import OF_ENTITIES, WHAT, Scores, importance
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.questions.tasks import SPLITS

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from engine.errors import HeadroomError, UsageError
 from engine.files import named
 from engine.heads.induction import best_heads, induction
-from engine.importance.importance import WHAT
+from engine.importance.orders import OF_MANY_TASKS, Axis
 from engine.importance.rankings import AGGREGATES, permille
-from engine.importance.rankings_of import OF_MANY_TASKS, Axis
+from engine.importance.scores import WHAT
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.progress import announce, in_time

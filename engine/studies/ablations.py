@@ -13,8 +13,8 @@ from engine.accuracy.evaluation import evaluation
 from engine.composed import ComposedRun, all_of, composed, every
 from engine.heads.attention import Head
 from engine.importance.criteria import passes
-from engine.importance.importance import Scores, importance
 from engine.importance.rankings import order
+from engine.importance.scores import Scores, importance
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Session, Target

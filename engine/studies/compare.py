@@ -13,10 +13,10 @@ from engine.accuracy.evaluation import evaluation
 from engine.composed import ComposedRun, composed
 from engine.errors import Canceled, HeadroomError, UsageError
 from engine.importance.criteria import CRITERIA, ON_REQUEST, Part
-from engine.importance.importance import importance
+from engine.importance.orders import OF_ONE_TASK, PARTS, Orders, Pruning, Ranking, orders_from, orders_of
 from engine.importance.rankings import Agreement, agreement
-from engine.importance.rankings_of import OF_ONE_TASK, PARTS, Orders, Pruning, Ranking, orders_from, orders_of
 from engine.importance.rules import Evidence
+from engine.importance.scores import importance
 from engine.measurement import Measurement, Workload
 from engine.models.masks import parse_edits
 from engine.models.session import Session, Target
@@ -38,7 +38,7 @@ BETTER, UNCLEAR, WORSE = "clearly better than random", "not clearly", "clearly w
 
 @dataclass(frozen=True)
 class Comparing:
-    """Settings of a comparison: rankings of one task (names of engine.importance.rankings_of.OF_ONE_TASK) at `levels`,
+    """Settings of a comparison: rankings of one task (names of engine.importance.orders.OF_ONE_TASK) at `levels`,
     in permille, of heads, of FFNs, or the same of both; and `n_seeds` random orders. UsageError: invalid settings."""
 
     task: TaskSpec

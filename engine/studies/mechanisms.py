@@ -23,8 +23,8 @@ from engine.composed import ComposedRun, composed
 from engine.errors import Canceled, HeadroomError, UsageError
 from engine.heads.fills import FILLS, filled_evaluation
 from engine.importance.criteria import CRITERIA
-from engine.importance.importance import OF_ALL_TASKS, importance
 from engine.importance.rankings import aggregate, agreement, order
+from engine.importance.scores import OF_ALL_TASKS, importance
 from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
 from engine.models.session import Target

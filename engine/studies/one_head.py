@@ -22,7 +22,7 @@ from engine.heads.in_text import head_in_texts, head_on_probe
 from engine.heads.induction import VARIANTS, InductionScores, induction
 from engine.importance.criteria import CRITERIA as TABLE
 from engine.importance.criteria import KINDS, ON_REQUEST, SLOW
-from engine.importance.importance import Scores, of_prompts
+from engine.importance.scores import Scores, of_prompts
 from engine.measurement import Measurement, Workload, known_value
 from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.models.session import Session, Target

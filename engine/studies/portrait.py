@@ -13,8 +13,8 @@ from engine.heads.circuits import Feeding, OvTokens
 from engine.heads.idealized import PATTERNS, Losses, Recovered, recovered_in_questions, recovered_in_texts
 from engine.heads.in_text import HeadInText, HeadOnProbe
 from engine.heads.induction import INDUCTION_FROM, VARIANTS, InductionScores
-from engine.importance.importance import Scores
 from engine.importance.rankings import order
+from engine.importance.scores import Scores
 from engine.measurement import Stored
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape

@@ -19,8 +19,8 @@ from engine.accuracy.evaluation import Answers, compared, evaluation
 from engine.accuracy.scoring import hidden_of
 from engine.composed import ComposedRun, composed
 from engine.importance.criteria import CRITERIA, passes
-from engine.importance.importance import importance
 from engine.importance.rankings import agreement
+from engine.importance.scores import importance
 from engine.measurement import Measurement, single
 from engine.models.loading import Loaded, LoadSpec
 from engine.models.masks import Mask, refuse_faulty

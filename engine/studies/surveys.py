@@ -17,8 +17,8 @@ from cache import Store
 from cache.typed_json import Positive
 from engine.composed import Gathered, every
 from engine.importance.criteria import passes
-from engine.importance.importance import GRADIENTS, Scores, importance
 from engine.importance.rankings import aggregate, agreement, random_order
+from engine.importance.scores import GRADIENTS, Scores, importance
 from engine.measurement import Measurement
 from engine.models.loading import LoadSpec
 from engine.models.session import Session, Target

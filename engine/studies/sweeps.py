@@ -16,10 +16,10 @@ from engine.accuracy.evaluation import Answers, accuracy, evaluation
 from engine.composed import ComposedRun, Gathered, composed, every
 from engine.errors import Canceled, HeadroomError, UsageError
 from engine.heads.induction import induction
-from engine.importance.importance import importance
+from engine.importance.orders import OF_MANY_TASKS, Orders, Ranking, orders_from
 from engine.importance.rankings import n_pruned, order
-from engine.importance.rankings_of import OF_MANY_TASKS, Orders, Ranking, orders_from
 from engine.importance.rules import RULES, Evidence
+from engine.importance.scores import importance
 from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
@@ -37,7 +37,7 @@ class Point:
 
     task: the task
     heads_permille, ffns_permille: levels of heads and FFNs
-    by: the ranking, one of engine.importance.rankings_of.OF_MANY_TASKS, always at the task's shot count
+    by: the ranking, one of engine.importance.orders.OF_MANY_TASKS, always at the task's shot count
     of: the other task, for `task`
     seed: of `random` and `within-layers`
     """

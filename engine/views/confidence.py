@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.accuracy.confidence import Confidence, change_of_error, confidence
 from engine.accuracy.evaluation import Answers
-from engine.importance.rankings_of import Axis
+from engine.importance.orders import Axis
 from engine.statistics import MIN_QUESTIONS, over_texts, paired
 from engine.studies.statements import SMALL_LOSS
 from engine.studies.sweeps import SweepRow

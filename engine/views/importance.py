@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine.importance.criteria import part_of
-from engine.importance.importance import ORACLES, Scores
+from engine.importance.scores import ORACLES, Scores
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.studies.precision import PARTS, PrecisionEffects, name_of

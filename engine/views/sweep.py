@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from engine.importance.rankings_of import Axis
+from engine.importance.orders import Axis
 from engine.questions.requests import TaskSpec
 from engine.statistics import Paired, Statement, detectable, mcnemar, smallest_clear
 from engine.studies.compare import BETTER, Area, ComparedCriteria

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from engine.statistics import Paired
 
 if TYPE_CHECKING:
-    from engine.importance.rankings_of import Axis
+    from engine.importance.orders import Axis
 
 NOUNS: "dict[Axis, str]" = {"heads": "heads", "ffns": "FFNs"}
 FEW = 10  # questions: too few for any verdict

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from engine.errors import HeadroomError
-from engine.importance.rankings_of import Axis
+from engine.importance.orders import Axis
 from engine.statistics import Statement
 from engine.studies.statements import SMALL_LOSS, break_points, statements
 from engine.studies.study import PaperStudy

@@ -9,7 +9,7 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, evaluation
 from engine.demo import passages
 from engine.heads.induction import InductionScores, induction
-from engine.importance.rankings_of import Pruning, Ranking, orders_of
+from engine.importance.orders import Pruning, Ranking, orders_of
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_edits
 from engine.models.session import Session, Target

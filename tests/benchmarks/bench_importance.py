@@ -2,7 +2,7 @@
 
 Theirs, written anew from its description: one example a pass (a question with its right answer), the loss from logits
 at every position, a backward pass that makes the gradients of all weights except the embeddings, |z . dLoss/dz| of each
-head and position. Ours is `engine.importance.importance` with `heads`: the same scores of the same examples, from the
+head and position. Ours is `engine.importance.scores` with `heads`: the same scores of the same examples, from the
 text to the stored result. Theirs has the model as transformers loads it and as many threads as make it fastest, ours
 what `engine.models.loading` gives it. Memory is the highest of a process of its own that loads and scores, over what a
 process takes that has imported the same and loaded nothing.
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cache import open_store
-from engine.importance.importance import importance
+from engine.importance.scores import importance
 from engine.models.loading import LoadSpec, identify
 from engine.models.session import Session
 from engine.progress import final

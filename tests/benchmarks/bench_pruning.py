@@ -12,8 +12,8 @@ import numpy as np
 
 from engine.accuracy.restarts import score_each
 from engine.accuracy.scoring import score
+from engine.importance.orders import Orders
 from engine.importance.rankings import random_order
-from engine.importance.rankings_of import Orders
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import Mask, pruned, single_ablations
 from engine.models.slicing import applied, sliced

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from engine.importance.importance import Scores
+from engine.importance.scores import Scores
 from engine.models.loading import LoadSpec
 from engine.questions.requests import TaskSpec
 from engine.requests import Sweep

@@ -222,12 +222,12 @@ def test_what_a_worker_cannot_measure_is_told_once_and_the_others_go_on(place, t
             raise HeadroomError("its numbers are odd")
         return (yield from real(loaded, *arguments, **named))
 
-    from engine.importance import importance
+    from engine.importance import scores
 
-    real = importance._measured
-    monkeypatch.setattr(importance, "_measured", fails)
+    real = scores._measured
+    monkeypatch.setattr(scores, "_measured", fails)
     found = on_ray(small_sweep(place, tiny_opt, tmp_path), tmp_path / "many", Ray())
-    monkeypatch.setattr(importance, "_measured", real)
+    monkeypatch.setattr(scores, "_measured", real)
     assert [*found.fields["not_measured"].values()] == ["its numbers are odd"] and found.text.count("are odd") == 1
     assert len([row for row in found.fields["rows"] if row["task"].endswith("b.jsonl")]) == 2
     again = on_ray(small_sweep(place, tiny_opt, tmp_path), tmp_path / "many", Ray())

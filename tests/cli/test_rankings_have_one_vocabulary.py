@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.importance.rankings_of import OF_ONE_TASK
+from engine.importance.orders import OF_ONE_TASK
 from engine.importance.rules import QUICK
 from tests.engine.fixtures import write_questions
 

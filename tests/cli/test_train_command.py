@@ -93,8 +93,8 @@ def test_closed_between_two_steps_it_goes_on_from_there(run, text, tmp_path, mon
     steps.close()
     assert trainer(run.folder) is None
     made: list[int] = []
-    rows_of = model.rows_of
-    monkeypatch.setattr(model, "rows_of", lambda recipe, text, step: made.append(step) or rows_of(recipe, text, step))
+    rows_of = model.text_rows
+    monkeypatch.setattr(model, "text_rows", lambda recipe, text, step: made.append(step) or rows_of(recipe, text, step))
     rest = list(train(run))
     assert rest[-1].done == rest[-1].total == 1280 and "best prefix matching" in rest[-1].message
     assert made == list(range(said[-1].value["step"], TINY.n_steps)), "a step was made again"

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from engine.errors import HeadroomError, UsageError
-from engine.importance.importance import importance
+from engine.importance.scores import importance
 from engine.kernels import cpu_kernels as linear
 from engine.kernels import kernel_choice as tuning
 from engine.kernels.cpu_kernels import FP32, INTEGER, ONEDNN, OWN, Kernels

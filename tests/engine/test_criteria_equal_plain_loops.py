@@ -8,8 +8,8 @@ from transformers import AutoModelForCausalLM
 
 from engine.accuracy.evaluation import accuracy, evaluation
 from engine.importance.criteria import CRITERIA, passes
-from engine.importance.importance import WHAT, importance, measured_from
-from engine.importance.rankings_of import OF_ONE_TASK
+from engine.importance.orders import OF_ONE_TASK
+from engine.importance.scores import WHAT, importance, measured_from
 from engine.models.masks import Mask, single_ablations
 from engine.progress import final
 from engine.questions.encoding import encode_questions

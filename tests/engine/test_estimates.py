@@ -22,8 +22,8 @@ from engine.importance.estimates import (
     predicted,
     pruned_by,
 )
-from engine.importance.importance import importance
-from engine.importance.rankings_of import Orders
+from engine.importance.orders import Orders
+from engine.importance.scores import importance
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.questions.encoding import encode_questions

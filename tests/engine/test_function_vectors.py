@@ -14,7 +14,7 @@ from engine.heads import function_vectors as module
 from engine.heads.function_vectors import function_vectors, mean_outputs
 from engine.heads.vector_prompt import guesses_with_vector
 from engine.heads.vector_switch import SPLITS, TEST, TRAIN, VectorSwitch, vector_switch
-from engine.importance.importance import importance
+from engine.importance.scores import importance
 from engine.measurement import single
 from engine.models.added_vector import function_vector
 from engine.progress import final

@@ -19,7 +19,7 @@ from engine.errors import HeadroomError
 from engine.heads.ablation import Ablating, head_ablations
 from engine.heads.attention import head_views, overview
 from engine.heads.induction import induction
-from engine.importance.importance import WHAT, importance
+from engine.importance.scores import WHAT, importance
 from engine.models import session as sessions
 from engine.models.loading import LoadSpec, identify
 from engine.models.masks import Mask, parse_mask

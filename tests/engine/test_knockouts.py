@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from engine.accuracy.evaluation import evaluation
-from engine.importance import importance as module
-from engine.importance.importance import importance
+from engine.importance import scores as module
 from engine.importance.knockouts import fit, random_masks
+from engine.importance.scores import importance
 from engine.progress import final
 from engine.shapes import ModelShape
 from tests.engine.fixtures import questions_in, target_in, write_questions

@@ -13,7 +13,7 @@ from engine.heads.in_text import LEAST, head_in_texts, head_on_probe, most_looke
 from engine.heads.induction import VARIANTS, induction
 from engine.heads.probes import prefix_matching
 from engine.importance.criteria import CRITERIA, ON_REQUEST
-from engine.importance.importance import Scores
+from engine.importance.scores import Scores
 from engine.models.in_memory import Models
 from engine.models.masks import Mask
 from engine.progress import final

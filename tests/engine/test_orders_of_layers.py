@@ -9,7 +9,7 @@ import torch
 
 from engine.accuracy.evaluation import evaluation
 from engine.importance.layers import LAYERS_BY, block_influence, greedy, layer_order, n_passes
-from engine.importance.rankings_of import Pruning, Ranking, evidence, orders_of
+from engine.importance.orders import Pruning, Ranking, evidence, orders_of
 from engine.importance.rules import QUICK, Evidence
 from engine.models.in_memory import Models
 from engine.models.masks import Mask, parse_edits, parse_mask, without_layers

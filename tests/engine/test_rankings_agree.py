@@ -11,8 +11,8 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from engine.errors import UsageError
-from engine.importance.importance import Scores
 from engine.importance.rankings import PERMUTATIONS, aggregate, agreement, agreement_within_layers, top_overlap
+from engine.importance.scores import Scores
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, agreement_rows, written_row
 from tests.engine.fixtures import refused_by

@@ -8,8 +8,8 @@ import pytest
 
 from engine.accuracy import evaluation as module
 from engine.accuracy.evaluation import evaluation
-from engine.importance import importance as of_importance
-from engine.importance.importance import importance
+from engine.importance import scores as of_importance
+from engine.importance.scores import importance
 from engine.models.in_memory import Models
 from engine.models.masks import Mask, parse_mask
 from engine.progress import Stopped, final, is_to_stop, returned

@@ -6,7 +6,7 @@ import pytest
 from engine.accuracy.evaluation import evaluation
 from engine.accuracy.restarts import common, first_changed, score_each
 from engine.accuracy.scoring import score
-from engine.importance.importance import importance
+from engine.importance.scores import importance
 from engine.models.in_memory import Models
 from engine.models.masks import Mask, parse_mask, single_ablations
 from engine.models.slicing import applied, sliced

@@ -9,7 +9,7 @@ import pytest
 from engine.accuracy.evaluation import evaluation
 from engine.architecture.families import FAMILIES as BY_TYPE
 from engine.errors import HeadroomError
-from engine.importance.importance import importance
+from engine.importance.scores import importance
 from engine.models import in_memory, masks, patterns, self_check, slicing
 from engine.models.in_memory import Models
 from engine.models.loading import LoadSpec

@@ -17,7 +17,7 @@ from engine.heads.ablation import Ablating, head_ablations
 from engine.heads.attention import overview
 from engine.heads.in_text import head_in_texts, head_on_probe
 from engine.heads.induction import induction
-from engine.importance.importance import importance
+from engine.importance.scores import importance
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
 from engine.models.patterns import visited

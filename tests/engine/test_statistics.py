@@ -10,10 +10,10 @@ from scipy import stats
 
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.errors import UsageError
-from engine.importance.importance import Scores
+from engine.importance.orders import Orders, Ranking, orders_from
 from engine.importance.rankings import n_pruned, order, permille, random_order
-from engine.importance.rankings_of import Orders, Ranking, orders_from
 from engine.importance.rules import RULES, Evidence, random_order_within_layers
+from engine.importance.scores import Scores
 from engine.models.masks import Edits, Mask
 from engine.questions.requests import Question
 from engine.shapes import ModelShape

@@ -6,7 +6,7 @@ from scipy.stats import binomtest
 
 from engine.accuracy.evaluation import Answers, compared
 from engine.errors import HeadroomError, UsageError
-from engine.importance.rankings_of import Pruning, Ranking, pruning_of_second
+from engine.importance.orders import Pruning, Ranking, pruning_of_second
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_edits
 from engine.questions.requests import Question, TaskSpec

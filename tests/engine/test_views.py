@@ -11,7 +11,7 @@ import pytest
 import vl_convert
 
 from engine.heads.patching import PatchMap
-from engine.importance.importance import Scores
+from engine.importance.scores import Scores
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.requests import ScoreImportance

@@ -8,8 +8,8 @@ from scipy.stats import rankdata, spearmanr
 
 from engine.heads.in_text import HeadInText
 from engine.heads.induction import InductionScores, retained
-from engine.importance.importance import Scores
 from engine.importance.rankings import agreement, order, top_overlap
+from engine.importance.scores import Scores
 from engine.models.masks import parse_mask
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape

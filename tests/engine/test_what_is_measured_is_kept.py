@@ -18,8 +18,8 @@ from engine.heads.in_text import head_in_texts
 from engine.heads.induction import induction
 from engine.heads.logit_lens import logit_lens
 from engine.importance.estimates import gradients
-from engine.importance.importance import importance
 from engine.importance.layers import block_influence, greedy
+from engine.importance.scores import importance
 from engine.models.loading import ways_of
 from engine.models.masks import Mask, parse_mask
 from engine.models.session import Session

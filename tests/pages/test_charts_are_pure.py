@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine.importance.importance import Scores
+from engine.importance.scores import Scores
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from engine.views import colors, pictures

@@ -9,8 +9,8 @@ from scipy.stats import spearmanr
 
 from engine.accuracy.evaluation import accuracy, evaluation
 from engine.heads.induction import induction
-from engine.importance.importance import importance
 from engine.importance.rankings import order
+from engine.importance.scores import importance
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final

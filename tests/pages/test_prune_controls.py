@@ -81,7 +81,7 @@ def test_labels_of_examples_are_those_of_the_command(open_app, capsys):
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", some_of(["wanda", "weight", "first-token"]))
 def test_the_map_shows_the_scores_that_the_ranking_goes_by(open_app, name, tiny_opt):
-    from engine.importance.importance import importance
+    from engine.importance.scores import importance
     from engine.progress import final
     from engine.questions.requests import TaskSpec, get_requests, select
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from engine.importance import rankings_of
-from engine.importance.rankings_of import Pruning, Ranking
+from engine.importance import orders
+from engine.importance.orders import Pruning, Ranking
 from engine.importance.rules import Evidence
 from engine.measurement import Workload
 from engine.models.masks import Mask, parse_edits
@@ -53,7 +53,7 @@ def test_a_curve_by_a_ranking_that_is_not_known_takes_that_too(x, session):
 
 def test_a_page_renders_no_train_questions(x, session, monkeypatch):
     x = replace(x, train=None, pruning=replace(x.pruning, ranking=Ranking(n_questions=4)))
-    monkeypatch.setattr(rankings_of, "get_requests", lambda *given: pytest.fail("rendered"))
+    monkeypatch.setattr(orders, "get_requests", lambda *given: pytest.fail("rendered"))
     assert x.known(session) == NOTHING and curve(x, "heads", NOTHING).so_far(session) == {}
     assert not accuracies(x, None).so_far(session).pruned
 

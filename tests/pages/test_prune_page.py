@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from engine import measurement
 from engine.__main__ import main
 from engine.accuracy.evaluation import Answers
-from engine.importance import rankings_of
+from engine.importance import orders
 from engine.measurement import Workload
 from engine.progress import Progress, in_time
 from engine.questions.requests import Question, get_requests
@@ -233,8 +233,8 @@ def test_a_canceled_run_waits_for_the_user(open_app, gate):
 
 
 def test_a_ranking_that_is_measured_or_stopped_is_named_with_its_own_count(open_app, gate, monkeypatch):
-    real = rankings_of.importance
-    monkeypatch.setattr(rankings_of, "importance", lambda *given: gate.held(real(*given), Progress(48, 64)))
+    real = orders.importance
+    monkeypatch.setattr(orders, "importance", lambda *given: gate.held(real(*given), Progress(48, 64)))
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     at = open_app(mask="L0H1")
     slide(at, "heads", 50).run()
@@ -295,8 +295,8 @@ def test_a_moving_hand_shows_an_estimate_and_measures_nothing(measures_ahead, op
 def test_estimates_are_the_engines(measures_ahead, open_app, questions):
     from engine.accuracy.evaluation import evaluation
     from engine.importance.estimates import Calibration, check, estimate, gradients
+    from engine.importance.orders import Orders
     from engine.importance.rankings import random_order
-    from engine.importance.rankings_of import Orders
 
     for file in (questions, questions.with_suffix(".train.jsonl")):  # so that some estimates are shown, and some not
         file.write_text(file.read_text().replace('[" ', '["exactly ').replace(', " ', ', "exactly '))
@@ -435,7 +435,7 @@ def test_nonsense_in_the_address_is_put_right(open_app):
     nonsense = {"precision": "int3", "heads": "4000", "shots": "99", "order": "best"}
     at = open_app(**nonsense, layers="50", layers_by="magic")
     assert level(at, "heads") == 100, "the nearest that is allowed"
-    assert at.selectbox(key="order").value == rankings_of.QUICK, "as without an order in the address"
+    assert at.selectbox(key="order").value == orders.QUICK, "as without an order in the address"
     assert at.selectbox(key="layers_by").value == "influence" and "magic" in at.warning[0].value
     assert "--shots 5" in command_of(at)
 
@@ -467,7 +467,7 @@ def test_the_table_of_answers(open_app):
 
 def recalled(at):
     """What the page has just shown, read from the store once more."""
-    from engine.importance.rankings_of import Evidence
+    from engine.importance.orders import Evidence
 
     x = experiment_of(at)
     return experiment.accuracies(x, x.mask(Evidence())).so_far(frame.session())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from engine.importance.importance import Scores
+from engine.importance.scores import Scores
 from engine.models.masks import Mask
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape

@@ -198,7 +198,7 @@ def test_a_pasted_text_is_measured_remembered_and_forgotten(open_screen):
     at.selectbox(key="text_text").set_value(TITLE)  # as a browser reports that has not drawn the new text yet
     assert "".join(shown(settled(at))["pieces"]) == HOSTILE
     assert at.selectbox(key="text_text").value == "Pasted text" and "--text text.txt" in command_of(at)
-    assert [each for each in opened(at, actions.EXPORT).caption if "text.txt" in each.value]
+    assert [each for each in opened(at, actions.EXPORT).code if "# text.txt: " in each.value]
     assert not any("gone after a reload" in caption.value for caption in at.caption)
     at.text_input(key="text_text_name").set_value(TITLE)
     next(button for button in at.button if button.label == "Remember").click().run()

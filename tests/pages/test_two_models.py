@@ -8,7 +8,7 @@ from scipy.stats import binomtest
 
 from engine.accuracy.evaluation import evaluation
 from engine.importance.layers import block_influence
-from engine.importance.rankings_of import orders_of, pruning_of_second
+from engine.importance.orders import orders_of, pruning_of_second
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.progress import final

@@ -11,9 +11,9 @@ import streamlit as st
 
 from engine.heads.induction import induction
 from engine.importance.criteria import MEASURED_BY
-from engine.importance.importance import ORACLES, Scores
-from engine.importance.rankings_of import PARTS, Ranking, evidence
+from engine.importance.orders import PARTS, Ranking, evidence
 from engine.importance.rules import Evidence
+from engine.importance.scores import ORACLES, Scores
 from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import RenderedQuestions, TaskSpec

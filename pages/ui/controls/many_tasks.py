@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from engine.errors import one_line
-from engine.importance.importance import ORACLES
+from engine.importance.scores import ORACLES
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks

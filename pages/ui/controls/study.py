@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from engine.importance.rankings_of import Axis, Pruning, Ranking
+from engine.importance.orders import Axis, Pruning, Ranking
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_edits
 from engine.models.session import Target

@@ -7,7 +7,7 @@ import streamlit as st
 
 from engine.importance.criteria import CRITERIA
 from engine.importance.layers import LAYERS_BY
-from engine.importance.rankings_of import OF_ONE_TASK, Axis
+from engine.importance.orders import OF_ONE_TASK, Axis
 from engine.importance.rules import RULES
 from engine.models.loading import PRECISIONS
 from engine.models.masks import KEEP, Mask

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.importance.rankings_of import Pruning
+from engine.importance.orders import Pruning
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.receipts import Measurements

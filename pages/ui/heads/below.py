@@ -8,7 +8,7 @@ import streamlit as st
 
 from engine.composed import all_of
 from engine.heads.induction import InductionScores, induction
-from engine.importance.importance import ORACLES
+from engine.importance.scores import ORACLES
 from engine.measurement import Measurement
 from engine.models.loading import PRECISIONS, LoadSpec
 from engine.requests import AblateHeads, ComparePrecisions, Correlate, Result, ScoreInduction

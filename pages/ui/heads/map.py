@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from engine.heads.induction import best_heads
-from engine.importance.importance import ORACLES, Scores
+from engine.importance.scores import ORACLES, Scores
 from engine.models.masks import Mask
 from engine.studies.surveys import describe_task
 from engine.views.importance import MapMarks, map_part

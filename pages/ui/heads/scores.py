@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Any
 
 from engine.heads.induction import InductionScores, induction
-from engine.importance.importance import Scores
-from engine.importance.rankings_of import PARTS, Ranking
+from engine.importance.orders import PARTS, Ranking
 from engine.importance.rules import QUICK
+from engine.importance.scores import Scores
 from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec

@@ -4,7 +4,7 @@ from functools import partial
 
 import streamlit as st
 
-from engine.importance.rankings_of import orders_of
+from engine.importance.orders import orders_of
 from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.requests import Request

@@ -6,7 +6,7 @@ No streamlit here: work in the worker thread has the same defaults.
 import os
 
 from engine.errors import UsageError
-from engine.importance.rankings_of import Axis
+from engine.importance.orders import Axis
 from engine.views.words import NOUNS as NOUNS
 
 AXES: dict[Axis, str] = {"heads": "Attention heads pruned", "ffns": "FFNs pruned"}

@@ -11,7 +11,7 @@ import pandas as pd
 
 from engine.accuracy.evaluation import accuracy
 from engine.errors import HeadroomError
-from engine.importance.rankings_of import Axis, Ranking
+from engine.importance.orders import Axis, Ranking
 from engine.models.session import Session
 from engine.progress import LeftToWorker
 from engine.questions.requests import get_requests

@@ -13,8 +13,8 @@ import pandas as pd
 
 from engine.composed import deferred
 from engine.importance.estimates import Calibration, Check, Gradients, check, estimate, gradients
+from engine.importance.orders import RANKED, Axis, Orders
 from engine.importance.rankings import n_pruned
-from engine.importance.rankings_of import RANKED, Axis, Orders
 from engine.importance.rules import Evidence
 from engine.models.masks import Mask
 from engine.models.session import Session

@@ -13,7 +13,7 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, evaluation
 from engine.composed import ComposedRun, composed
 from engine.importance.layers import n_passes
-from engine.importance.rankings_of import PARTS, Axis, Orders, Pruning, evidence, orders_from, orders_of
+from engine.importance.orders import PARTS, Axis, Orders, Pruning, evidence, orders_from, orders_of
 from engine.importance.rules import RULES, Evidence
 from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
@@ -99,7 +99,7 @@ class Experiment:
         return Workload({"forward": all_characters(self.questions) * share})
 
     def evidence(self, wanted: Collection[str], n_layers: int = 0) -> Measurement[Evidence]:
-        """Returns the measurement of the `wanted` scores of the order (engine.importance.rankings_of.RULES)."""
+        """Returns the measurement of the `wanted` scores of the order (engine.importance.orders.RULES)."""
         ranking = self.pruning.ranking
         return evidence(self.target, self.task, ranking, wanted, n_layers, self.data_dir, self.train)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from engine.importance.rankings_of import RANKED, Axis, orders_of
+from engine.importance.orders import RANKED, Axis, orders_of
 from engine.importance.rules import QUICK, Evidence
 from engine.measurement import Measurement
 from engine.models.session import Target

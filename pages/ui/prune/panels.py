@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.importance.estimates import gradients
-from engine.importance.rankings_of import OF_MANY_TASKS
+from engine.importance.orders import OF_MANY_TASKS
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.requests import MeasureSpeed, Request, Sweep

@@ -6,7 +6,7 @@ from functools import cached_property
 import pandas as pd
 import streamlit as st
 
-from engine.importance.rankings_of import Axis
+from engine.importance.orders import Axis
 from engine.importance.rules import Evidence
 from engine.models.masks import Mask
 from pages.ui.page.runtime import session

@@ -4,7 +4,7 @@ import sys
 
 import streamlit as st
 
-from engine.importance.rankings_of import Axis
+from engine.importance.orders import Axis
 from engine.importance.rules import Evidence
 from pages.ui.page.defaults import AXES
 from pages.ui.page.runtime import first_figure_s, jobs, store

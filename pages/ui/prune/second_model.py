@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.accuracy.evaluation import ModelComparison, compared
-from engine.importance.rankings_of import Axis, pruning_of_second, same_parts
+from engine.importance.orders import Axis, pruning_of_second, same_parts
 from engine.models.session import Target
 from engine.views.accuracy import compared_words, two_models_rows
 from pages.ui.downloads.origin import Origin

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from engine.accuracy.evaluation import Answers, accuracy
-from engine.importance.importance import Scores
+from engine.importance.orders import Axis
 from engine.importance.rankings import order
-from engine.importance.rankings_of import Axis
+from engine.importance.scores import Scores
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from engine.views import kit

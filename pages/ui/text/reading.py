@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from engine.demo import Landmark
 from engine.heads.attention import Head
 from engine.heads.induction import InductionScores
-from engine.importance.rankings_of import Orders, Pruning, orders_from, orders_of
+from engine.importance.orders import Orders, Pruning, orders_from, orders_of
 from engine.importance.rules import Evidence
 from engine.measurement import Measurement
 from engine.models.masks import Mask

@@ -12,7 +12,7 @@ import streamlit as st
 
 from engine.composed import ComposedRun, composed
 from engine.heads.logit_lens import LogitLens, logit_lens
-from engine.importance.rankings_of import Pruning, evidence
+from engine.importance.orders import Pruning, evidence
 from engine.importance.rules import Evidence
 from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask

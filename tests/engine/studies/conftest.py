@@ -12,10 +12,10 @@ from cache import open_store
 from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
 from engine.importance.criteria import CRITERIA
-from engine.importance.importance import Scores, importance
+from engine.importance.orders import Orders
 from engine.importance.rankings import random_order
-from engine.importance.rankings_of import Orders
 from engine.importance.rules import random_order_within_layers
+from engine.importance.scores import Scores, importance
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.models.session import Session

@@ -5,7 +5,7 @@ import pytest
 
 from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
-from engine.importance.importance import importance
+from engine.importance.scores import importance
 from engine.models.masks import Mask
 from engine.progress import final
 from engine.questions.requests import TaskSpec, get_requests, select

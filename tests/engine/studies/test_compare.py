@@ -10,8 +10,8 @@ from scipy import stats
 
 from engine.accuracy.evaluation import evaluation
 from engine.errors import UsageError
-from engine.importance.importance import importance
-from engine.importance.rankings_of import Orders, Ranking
+from engine.importance.orders import Orders, Ranking
+from engine.importance.scores import importance
 from engine.progress import final
 from engine.studies.compare import BETTER, RANDOM, UNCLEAR, WORSE, ComparedCriteria, Comparing, Curve, areas, comparison
 from tests.engine.fixtures import left_when, refused_by
@@ -149,7 +149,7 @@ def test_a_criterion_that_cannot_be_measured_is_set_aside_with_the_reason(settin
             raise HeadroomError("no Wanda today")
         return importance(target, questions, what, mask)
 
-    monkeypatch.setattr("engine.importance.rankings_of.importance", broken)
+    monkeypatch.setattr("engine.importance.orders.importance", broken)
     found = last(compared(session, setting, comparing).run(session))
     assert found.failed == {"wanda": "no Wanda today"} and len(areas(found)) == len(CRITERIA)
 

@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 from cache import Store
 from engine.accuracy.evaluation import evaluation
 from engine.errors import UsageError
-from engine.importance.importance import importance
+from engine.importance.scores import importance
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.models.session import Session

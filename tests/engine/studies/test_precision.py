@@ -8,7 +8,7 @@ import torch
 from scipy.stats import spearmanr
 
 from engine.accuracy.evaluation import evaluation
-from engine.importance.importance import importance
+from engine.importance.scores import importance
 from engine.models.masks import Mask
 from engine.progress import final
 from engine.studies import precision as module

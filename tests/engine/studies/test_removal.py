@@ -5,7 +5,7 @@ import pytest
 
 from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import InductionScores, induction
-from engine.importance.importance import importance
+from engine.importance.scores import importance
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.progress import final

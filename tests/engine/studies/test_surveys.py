@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.importance.importance import importance
+from engine.importance.scores import importance
 from engine.progress import final
 from engine.questions.requests import CHUNK, select
 from engine.studies.surveys import survey

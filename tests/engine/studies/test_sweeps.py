@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from cache import open_store
-from engine.importance.importance import Scores, importance
-from engine.importance.rankings_of import OF_MANY_TASKS, Orders
+from engine.importance.orders import OF_MANY_TASKS, Orders
+from engine.importance.scores import Scores, importance
 from engine.measurement import known_value
 from engine.models.loading import LoadSpec
 from engine.models.masks import Edits, Mask, parse_mask
@@ -106,7 +106,7 @@ def test_equal_ffn_scores_are_ordered_by_the_mean_tie_break(setting, tasks):
 @pytest.mark.parametrize("rankings", [ONE_SHOT, ["rescored"]])
 def test_no_and_full_pruning_need_no_importance(rankings, setting, tasks, pool, session, store, by_hand, monkeypatch):
     """Nor does a level at which no component goes: 4% of 16 heads is none."""
-    monkeypatch.setattr("engine.importance.importance.gate_gradients", no_importance)
+    monkeypatch.setattr("engine.importance.scores.gate_gradients", no_importance)
     masks = {(0, 0): "", (40, 0): "", (1000, 0): "L*H*", (0, 300): "", (0, 1000): "F*", (1000, 1000): "L*H* F*"}
     wanted = [Point(tasks[0], *at, by, pool[1] if by == "task" else "") for by in rankings for at in masks]
     found = swept(session, setting, wanted, pool)
@@ -253,7 +253,7 @@ def everything(tasks, pool):
 
 def test_reading_alone_on_an_empty_store_finds_nothing_and_measures_nothing(setting, tasks, pool, store, monkeypatch):
     monkeypatch.setattr("engine.models.loading.load", no_model)
-    monkeypatch.setattr("engine.importance.importance.gate_gradients", no_importance)
+    monkeypatch.setattr("engine.importance.scores.gate_gradients", no_importance)
     with counted() as passes:
         wanted = sweep_in(session := Session(store), setting, everything(tasks, pool), pool)
         known = wanted.look(session)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.accuracy.evaluation import evaluation
-from engine.importance.rankings_of import OF_MANY_TASKS
+from engine.importance.orders import OF_MANY_TASKS
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.models.session import Session

@@ -13,10 +13,10 @@ from engine.composed import ComposedRun, composed
 from engine.errors import UsageError
 from engine.heads.induction import induction
 from engine.importance.criteria import CRITERIA, Part, passes
-from engine.importance.importance import importance
 from engine.importance.layers import LAYERS_BY, layer_order, n_passes
 from engine.importance.rankings import n_pruned
 from engine.importance.rules import QUICK, QUICK_QUESTIONS, RULES, Evidence
+from engine.importance.scores import importance
 from engine.measurement import Measurement
 from engine.models.masks import Edits, Mask, parse_edits, without_layers
 from engine.models.session import Target
@@ -60,7 +60,7 @@ class Ranking:
     seed: of random orders
     n_questions: how many questions the scores come from (None = all); `quick-gradient` takes 8 at most
     split: of the questions; train, so that a ranking is never judged on the questions that made it
-    heads_by, ffns_by: the score used as importance (engine.importance.importance.WHAT)
+    heads_by, ffns_by: the score used as importance (engine.importance.scores.WHAT)
     layers_by: how whole layers are ordered, for every name (engine.importance.layers.LAYERS_BY)
     """
 
@@ -90,7 +90,7 @@ class Ranking:
         return min(QUICK_QUESTIONS, self.n_questions or QUICK_QUESTIONS) if self.name == QUICK else self.n_questions
 
     def what(self, part: Part) -> str:
-        """Returns the score that heads or FFNs are ordered by (engine.importance.importance.WHAT)."""
+        """Returns the score that heads or FFNs are ordered by (engine.importance.scores.WHAT)."""
         if self.criterion != "importance":
             return CRITERIA[self.criterion].score(part)
         return self.heads_by if part == "heads" else self.ffns_by
