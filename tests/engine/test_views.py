@@ -15,7 +15,7 @@ from engine.importance.scores import Scores
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.requests import ScoreImportance
-from engine.requests.patches import rows_of
+from engine.requests.patches import patch_rows
 from engine.statistics import Paired
 from engine.views import kit
 from engine.views.importance import component_rows, importance_view
@@ -206,14 +206,16 @@ def test_the_difference_of_the_two_answers_is_said_and_each_place_has_a_row():
     tokens = ["A", " red", " is"], ["A", " blue", " is"]
     found = PatchMap("stream", effects, tokens, (" hot", " cold"), (-2.0, 3.0), 0.01)
     said = "The logit of “␣cold” minus that of “␣hot” is −2.00 after the prompt, +3.00 after the other."
-    view = patch_view(found, rows_of(found))
+    view = patch_view(found, patch_rows(found))
     where = "residual stream before layer 0, at token 1 ␣red / ␣blue"
     assert plain_text(view.finding) == f"90% of the difference comes back by the {where}, the most of all. {said}"
     rows = view.parts[0].rows
     assert [row["place"] for row in rows[:3]] == ["0 A", "1 ␣red / ␣blue", "2 ␣is"] and len(rows) == 9
     effects = {0: np.array([0.1, -0.7]), 1: np.array([0.2, 0.0])}
     of_heads = PatchMap("heads", effects, tokens, (" hot", " cold"), (-2.0, 3.0), 0.01)
-    assert "−70% of the difference comes back by the output of L0H1" in patch_view(of_heads, rows_of(of_heads)).finding
+    assert (
+        "−70% of the difference comes back by the output of L0H1" in patch_view(of_heads, patch_rows(of_heads)).finding
+    )
     unclear = replace(found, differences=(2.0, 2.015))
-    view = patch_view(unclear, rows_of(unclear))
+    view = patch_view(unclear, patch_rows(unclear))
     assert view.notes == [unclear.unclear] and unclear.unclear and not view.parts
