@@ -432,7 +432,7 @@ def components(at):
 
 def experiment_of(at):
     """What the page shows, under a random ranking."""
-    from engine.importance.rankings_of import Pruning, Ranking
+    from engine.importance.orders import Pruning, Ranking
 
     from engine.models.loading import LoadSpec
     from engine.models.masks import parse_edits
