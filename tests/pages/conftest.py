@@ -433,7 +433,6 @@ def components(at):
 def experiment_of(at):
     """What the page shows, under a random ranking."""
     from engine.importance.orders import Pruning, Ranking
-
     from engine.models.loading import LoadSpec
     from engine.models.masks import parse_edits
     from engine.questions.requests import TaskSpec, get_requests
