@@ -77,7 +77,7 @@ def _through(points: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
 def _curve(x_title: str, has_models: bool, named: tuple[tuple[str, str], ...]) -> charts.Template:
     """`named`: the series in the legend, and their names."""
     x = alt.X("level:Q", title=x_title, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", values=LEVELS))
-    scale, axis = alt.Scale(domain=[0, 1]), alt.Axis(format="%", tickCount=5, minExtent=40)
+    scale, axis = alt.Scale(domain=[0, 1]), alt.Axis(format="%", tickCount=5)
     y = alt.Y("acc:Q", title="Questions right", scale=scale, axis=axis)
     y_estimated = alt.Y("estimated:Q", title="Questions right", scale=scale, axis=axis)
     y_low = alt.Y("low:Q", title="Questions right")
