@@ -3,7 +3,7 @@
 import pytest
 
 from engine.requests import REQUESTS
-from tests.browser.conftest import at_rest
+from tests.browser.conftest import WAIT_MS, at_rest
 from tests.conftest import some_of
 
 MEASURED = [each.command for each in REQUESTS if each.group]
@@ -45,5 +45,5 @@ def choose_and_run(page, command):
     if not result.is_visible():
         tab_to(page, f"{offer} button")
         page.keyboard.press("Enter")
-        result.wait_for()
+        result.wait_for(timeout=4 * WAIT_MS)  # the longest measure for minutes
     assert page.locator("[data-testid=stAlert]").count() == 0
