@@ -143,6 +143,12 @@ def over_texts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return mean, mean - half, mean + half
 
 
+def mean_over(values: np.ndarray) -> tuple[float, float, float]:
+    """(mean, low, high) of values (n,), such as one for each text or question: the 95% t interval, nan with one."""
+    mean, low, high = over_texts(np.asarray(values)[:, None])
+    return float(mean[0]), float(low[0]), float(high[0])
+
+
 @dataclass(frozen=True)
 class Statement:
     """A finding of a paper, the result here, and whether it `holds`, `does not hold` or is `not measured`."""

@@ -5,6 +5,7 @@ Everything follows from the stored log-likelihoods of all choices, without a pas
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -47,7 +48,9 @@ class Confidence(Bin):
 
 def confidence(answers: Answers) -> Confidence:
     """Returns the Confidence of a model in answers to at least one question with choices."""
-    shares, sure, ece = probabilities(answers), *sure_and_error(answers)
+    shares = probabilities(answers)
+    sure = shares.max(1)
+    ece = _error_of(sure, answers.correct)
     resampled, by_chance = _drawn_errors(sure, answers.correct)
     low, high = _interval(ece, resampled, by_chance)
     groups = np.split(np.argsort(sure, kind="stable"), _starts(len(sure))[1:])
@@ -76,7 +79,7 @@ def sure_and_error(answers: Answers) -> tuple[np.ndarray, float]:
     if answers.by_greedy:
         return np.full(len(answers), math.nan), math.nan
     sure = probabilities(answers).max(1)
-    return sure, float(_error((answers.correct - sure)[np.argsort(sure, kind="stable")]))
+    return sure, _error_of(sure, answers.correct)
 
 
 def change_of_error(before: Answers, after: Answers) -> tuple[float, float, float]:
@@ -102,9 +105,19 @@ def _interval(value: float, resampled: np.ndarray, by_chance: np.ndarray) -> tup
     return (min(low, 0.0), max(high, 0.0)) if least <= value <= most else (low, high)
 
 
+def _error_of(sure: np.ndarray, correct: np.ndarray) -> float:
+    return float(_error((correct - sure)[np.argsort(sure, kind="stable")]))
+
+
 def _drawn_errors(sure: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (draw,) errors: of questions drawn with replacement, and of answers that are right by chance, as often as
     the model is sure. The draws depend on the number of questions alone."""
+    return _draws(sure.astype(float).tobytes(), correct.tobytes())
+
+
+@lru_cache(64)  # a screen reads all levels in each run
+def _draws(sure_bytes: bytes, correct_bytes: bytes) -> tuple[np.ndarray, np.ndarray]:
+    sure, correct = np.frombuffer(sure_bytes), np.frombuffer(correct_bytes, bool)
     n, order = len(sure), np.argsort(sure, kind="stable")
     rank, gaps, sure = np.argsort(order), (correct - sure)[order], sure[order]
     generator, found = np.random.default_rng(0), list[tuple[np.ndarray, np.ndarray]]()

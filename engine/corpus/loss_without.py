@@ -24,7 +24,7 @@ from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.encoding import BATCH_TOKENS
 from engine.records import Record, canonical_key
-from engine.statistics import over_texts
+from engine.statistics import mean_over
 from engine.texts.perplexity import Change
 from engine.timing.workload import CHARACTERS_A_TOKEN
 
@@ -100,5 +100,4 @@ def _losses(loaded: Loaded, token_ids: np.ndarray, mask: Mask) -> Measuring:
 
 
 def _change(full: np.ndarray, without: np.ndarray) -> Change:
-    mean, low, high = over_texts((without - full).mean(1, dtype=float)[:, None])
-    return Change(float(mean[0]), float(low[0]), float(high[0]))
+    return Change(*mean_over((without - full).mean(1, dtype=float)))

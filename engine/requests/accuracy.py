@@ -78,7 +78,7 @@ class Evaluate(WithPruning, OfTask):
             "layers_dropped": list(mask.layers_dropped),
             "model": target.identity.name, "precision": self.precision, "bos": target.bos,
             "contexts_cut": answers.n_contexts_cut, "saved": session.store.on_disk,
-            "calibration": None if is_greedy else asdict(confidence(answers)),
+            "calibration": _calibration(answers),
         }  # fmt: skip
         notes = [] if added is None else [f"The vector of {self.add_vector} is added at layer {added.layer}."]
         if kept := questions.requests.kept:
@@ -132,9 +132,14 @@ class Evaluate(WithPruning, OfTask):
             "difference_ci95": [low, high], "only_first": change.lost, "only_second": change.gained,
             "layers_dropped": list(mask.layers_dropped), "p_mcnemar": change.p_mcnemar, "cached": part.cached,
             "seconds": part.seconds, "contexts_cut": others.n_contexts_cut,
-            "calibration": None if others.by_greedy else asdict(confidence(others)),
+            "calibration": _calibration(others),
         }  # fmt: skip
         return found, change, others
+
+
+def _calibration(answers: Answers) -> dict[str, Any] | None:
+    """The Confidence of a model as fields; None without choices."""
+    return None if answers.by_greedy else asdict(confidence(answers))
 
 
 def items(answers: Answers) -> Iterator[dict[str, Any]]:

@@ -33,7 +33,7 @@ from engine.questions.requests import CHUNK, Questions, TaskSpec
 from engine.questions.tasks import task_info
 from engine.shapes import ModelShape
 from engine.statistics import Z_95
-from engine.studies.removal import without
+from engine.studies.removal import drawn_heads, without
 from engine.studies.surveys import StudySettings
 from engine.timing.workload import all_characters
 
@@ -243,8 +243,8 @@ def sets_of_heads(
     for share, count in counts.items():
         found += [RemovedHeads(kind, share, heads=tuple(heads[:count])) for kind, heads in ranked.items()]
         for draw in range(settings.n_random):
-            drawn = np.random.default_rng((share, draw)).permutation(shape.n_heads_total)[:count]
-            found.append(RemovedHeads(RANDOM, share, draw=draw, heads=tuple(map(int, drawn))))
+            drawn = drawn_heads(np.arange(shape.n_heads_total), count, (share, draw))
+            found.append(RemovedHeads(RANDOM, share, draw=draw, heads=drawn))
     for share, count in counts.items() if settings.excludes and len(ranked) > 1 else ():
         for kind, heads in ranked.items():
             others = {head for other, best in ranked.items() if other != kind for head in best[:count]}

@@ -30,7 +30,7 @@ from engine.progress import Progress, may_stop
 from engine.questions.encoding import read_within
 from engine.questions.requests import Questions
 from engine.records import canonical_key
-from engine.statistics import over_texts
+from engine.statistics import mean_over
 from engine.texts.passages import checked, text_digest
 from engine.texts.perplexity import MOST_BYTES, Perplexity, change, perplexity
 from engine.timing.workload import CHARACTERS_A_TOKEN
@@ -79,8 +79,7 @@ class PrecisionEffects:
         row |= {"acc": both.second.acc, "points_lost": lost, "points_low": -100 * high, "points_high": -100 * low,
                 "p": both.change.p_mcnemar, "n": both.change.n}  # fmt: skip
         rights = [each.gold_log_likelihood_nats for each in (self.answers[self.reference], own)]
-        mean, low, high = over_texts((rights[0] - rights[1])[:, None])
-        row |= {"nats_lost": float(mean[0]), "nats_low": float(low[0]), "nats_high": float(high[0])}
+        row |= dict(zip(("nats_lost", "nats_low", "nats_high"), mean_over(rights[0] - rights[1]), strict=True))
         loss = change(self.perplexity[self.reference], self.perplexity[spec])
         row |= {"loss_change": loss.nats, "loss_low": loss.low, "loss_high": loss.high}
         return row | {"perplexity": self.perplexity[spec].a_token}

@@ -84,8 +84,12 @@ def random_heads_mask(shape: ModelShape, heads: tuple[int, ...], seed: int) -> M
     """Returns the mask that prunes equally many of the other heads, drawn at random, or all of them if there are
     fewer."""
     others = np.setdiff1d(np.arange(shape.n_heads_total), heads)
-    drawn = np.random.default_rng(seed).permutation(others)[: len(heads)]
-    return without(shape, tuple(int(head) for head in drawn))
+    return without(shape, drawn_heads(others, len(heads), seed))
+
+
+def drawn_heads(among: np.ndarray, n: int, seed: int | tuple[int, ...]) -> tuple[int, ...]:
+    """Returns n of these flat indices, drawn at random, or all of them if there are fewer."""
+    return tuple(map(int, np.random.default_rng(seed).permutation(among)[:n]))
 
 
 def found_heads(target: Target) -> Measurement[Removal]:

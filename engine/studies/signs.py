@@ -23,9 +23,9 @@ from engine.measurement import Measurement, Workload
 from engine.models.session import Target
 from engine.progress import Progress
 from engine.shapes import ModelShape
-from engine.statistics import ALPHA, over_texts, paired
+from engine.statistics import ALPHA, mean_over, paired
 from engine.studies.mechanisms import FULL, RANDOM, MechanismSettings, RemovedHeads
-from engine.studies.removal import without
+from engine.studies.removal import drawn_heads, without
 from engine.studies.surveys import StudySettings, describe_task
 from engine.timing.workload import all_characters
 
@@ -44,8 +44,7 @@ class SignedHeads:
         """Returns by how many nats the right choice is likelier without some heads than without `instead`, with the 95%
         t interval over questions."""
         before, after = (self.answers[each][task].gold_log_likelihood_nats for each in (instead, removed))
-        mean, low, high = over_texts((after - before)[:, None])
-        return float(mean[0]), float(low[0]), float(high[0])
+        return mean_over(after - before)
 
     def holds(self, removed: RemovedHeads, task: str) -> bool:
         """Whether the right choice is clearly likelier without cancellers, or less likely without writers, than with
@@ -117,8 +116,7 @@ def sets_by_sign(scores: FunctionVectorScores, settings: MechanismSettings) -> l
         found += [RemovedHeads(kind, heads=tuple(heads[:most]))] if heads else []
     for size in dict.fromkeys(len(each.heads) for each in found[1:]):
         for draw in range(settings.n_random):
-            drawn = np.random.default_rng((size, draw)).permutation(others)[:size]
-            found.append(RemovedHeads(RANDOM, draw=draw, heads=tuple(map(int, drawn))))
+            found.append(RemovedHeads(RANDOM, draw=draw, heads=drawn_heads(others, size, (size, draw))))
     return found
 
 
@@ -126,10 +124,9 @@ def clearly_signed(rise: np.ndarray) -> np.ndarray:
     """Returns which of the scores (n, head) differ from 0: by a two-sided t test each over n prompts, such that of
     these heads 5% are expected to be wrong (Benjamini and Hochberg 1995)."""
     from scipy.special import stdtr
+    from scipy.stats import false_discovery_control
 
     error = rise.std(0, ddof=1) / np.sqrt(len(rise))
     t = np.divide(rise.mean(0), error, out=np.zeros_like(error), where=error > 0)
     p = 2 * stdtr(len(rise) - 1, -np.abs(t))
-    ascending = np.sort(p)
-    passing = ascending[ascending <= ALPHA * np.arange(1, len(p) + 1) / len(p)]
-    return p <= passing.max(initial=-1.0)
+    return false_discovery_control(p) <= ALPHA

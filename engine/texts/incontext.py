@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.errors import HeadroomError, UsageError
-from engine.statistics import over_texts
+from engine.statistics import mean_over, over_texts
 
 MIN_TOKENS, EARLY, LATE = 512, 50, 500
 MOST_AROUND = MIN_TOKENS - LATE  # tokens on either side that every such text has
@@ -92,8 +92,7 @@ def too_short(n_tokens: int) -> HeadroomError:
 
 def mean_of(values: np.ndarray) -> MeanOverTexts:
     """Returns the mean of (text,) values with its 95% t interval."""
-    mean, low, high = over_texts(np.asarray(values, float)[:, None])
-    return MeanOverTexts(float(mean[0]), float(low[0]), float(high[0]), len(values))
+    return MeanOverTexts(*mean_over(np.asarray(values, float)), len(values))
 
 
 def loss_by_index(losses: Sequence[np.ndarray], bins: int | None = None) -> ByIndex:

@@ -24,7 +24,7 @@ from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.encoding import BATCH_TOKENS, front, tokenized
 from engine.records import Record, canonical_key
-from engine.statistics import exponential, over_texts
+from engine.statistics import exponential, mean_over
 from engine.texts.passages import checked, text_digest
 from engine.timing.workload import kept_share
 
@@ -92,9 +92,9 @@ def change(before: Perplexity, after: Perplexity) -> Change:
     n = min(len(before), len(after))
     differences = after.loss_nats[:n].astype(float) - before.loss_nats[:n]
     blocks = [block.mean() for block in np.array_split(differences, max(1, n // BLOCK))]
-    mean, low, high = over_texts(np.array(blocks)[:, None])
+    mean, low, high = mean_over(np.array(blocks))
     middle = float(differences.mean())
-    return Change(middle, middle - float(mean[0] - low[0]), middle + float(high[0] - mean[0]))
+    return Change(middle, middle - (mean - low), middle + (high - mean))
 
 
 def perplexity(target: Target, text: str, mask: Mask, window: int = 0) -> Measurement[Perplexity]:

@@ -10,7 +10,7 @@ import numpy as np
 from engine.accuracy.confidence import Confidence, change_of_error, confidence
 from engine.accuracy.evaluation import Answers
 from engine.importance.orders import Axis
-from engine.statistics import MIN_QUESTIONS, over_texts, paired
+from engine.statistics import MIN_QUESTIONS, mean_over, paired
 from engine.studies.statements import SMALL_LOSS
 from engine.studies.sweeps import SweepRow
 from engine.views import kit
@@ -66,8 +66,9 @@ def _verdict(full: Answers, pruned: Answers, before: Confidence, after: Confiden
 
 
 def mean_confidence_view(rows: Sequence[SweepRow], axis: Axis) -> View:
-    """How sure a model is over the levels of one axis, in the mean over tasks with choices, and at the highest level
-    that costs these less than SMALL_LOSS points. `rows`: of one shot count; without such tasks there are no parts."""
+    """How sure a model is over the levels of one axis, as a mean over the tasks with choices. The finding is about the
+    highest level at which their mean accuracy falls by less than SMALL_LOSS points. `rows`: of one shot count; the view
+    has no parts if there are no such tasks."""
     at = dict[int, list[SweepRow]]()
     for row in rows:
         if row.ece == row.ece:
@@ -83,7 +84,7 @@ def mean_confidence_view(rows: Sequence[SweepRow], axis: Axis) -> View:
     last = max(level for level, mean in means.items() if 100 * (means[0]["acc"] - mean["acc"]) < SMALL_LOSS)
     before, errors = {row.point.task: row.ece for row in full}, [100 * means[level]["ece"] for level in (0, last)]
     moved = np.array([100 * (row.ece - before[row.point.task]) for row in at[last]])
-    change, low, high = map(float, over_texts(moved))
+    change, low, high = mean_over(moved)
     finding = f"**{last / 10:g}% of {NOUNS[axis]} can go for less than {SMALL_LOSS} points**; there, calibration error "
     finding += f"{number(errors[0], 1)} → {number(errors[1], 1)} points, {with_interval(change, low, high, digits=1)}, "
     finding += f"mean of {counted(len(full), 'task')}."
