@@ -10,7 +10,7 @@ from tests.browser.conftest import THEMES, WAIT_MS, at_rest, await_mark, keyed, 
 from tests.conftest import some_of
 from tests.embedded import n_at
 
-TEXT = ".text[role=group]"  # not those in which the models write on
+TEXT = ".st-key-tokens .text"  # not those in which the models write on
 OPENS_AT = 10  # percent of the heads: the induction heads
 TITLE = "Privet Drive, twice"
 HARM = "document.title='broken'"
@@ -53,7 +53,7 @@ def paste(page, text):
     page.get_by_role("button", name="Your own text").click()
     page.get_by_role("textbox", name="Paste a text").fill(text)
     page.get_by_role("button", name="Use the pasted text").click()
-    page.keyboard.press("Escape")
+    page.get_by_role("textbox", name="Paste a text").wait_for(state="detached")  # it closes once a text is used
 
 
 def tints(page):
@@ -184,7 +184,7 @@ def a_slider_moves_the_tint_of_the_text_that_is_there(page):
     assert page.locator(f"{TEXT} span").first.evaluate("span => span.mark") == "the same element"
     assert page.locator(f"{TEXT} .better").count() and page.locator(f"{TEXT} .worse").count()
     await_mark(page, "losses", "measured", heads=n_at(100))
-    expect(page.locator(f".reading:has({TEXT}) .legend")).to_have_text(re.compile("better .*−4.*\\+4 nats.*worse"))
+    expect(keyed(page, "tokens").locator(".legend")).to_have_text(re.compile("better .*−4.*\\+4 nats.*worse"))
 
 
 def the_address_brings_everything_back(page):
@@ -247,7 +247,8 @@ def a_text_loaded_and_remembered_is_in_the_address(page, file):
     page.get_by_role("button", name="Your own text").click()
     keyed(page, "text_text_loaded").locator("input[type=file]").set_input_files(file)
     page.locator(TEXT).get_by_text("harbour").first.wait_for()
-    page.get_by_role("button", name="Your own text").click()  # it closes once a text is used
+    page.get_by_role("textbox", name="Paste a text").wait_for(state="detached")
+    page.get_by_role("button", name="Your own text").click()
     fill(page, "Name of this text", "My harbour")
     page.get_by_role("button", name="Remember", exact=True).click()
     page.wait_for_url(re.compile("text_text=My"))

@@ -17,7 +17,9 @@ from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 from streamlit.runtime.media_file_manager import MediaFileManager
 from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
-from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.runtime.scriptrunner import RerunData, get_script_run_ctx
+from streamlit.runtime.scriptrunner_utils.script_requests import ScriptRequests
+from streamlit.runtime.state import SafeSessionState, SessionState
 from streamlit.testing.v1 import AppTest
 
 from pages.ui.page import runtime
@@ -216,7 +218,7 @@ class Session(AppSession):
 
 
 def test_a_timer_of_the_page_that_a_link_has_left_runs_nothing():
-    internals.ignore_timers_of_other_pages()
+    internals.put_the_browser_first()
     session = Session("prune")
     timer = ClientState(page_script_hash="prune", fragment_id="part", is_auto_rerun=True)
     session.request_rerun(timer)
@@ -225,6 +227,41 @@ def test_a_timer_of_the_page_that_a_link_has_left_runs_nothing():
     session.request_rerun(ClientState(page_script_hash="heads", fragment_id="other", is_auto_rerun=True))
     session.request_rerun(None)
     assert session.ran == [("prune", "part"), ("heads", None), ("heads", "other"), ("", None)], AGAIN
+
+
+def test_a_request_waits_for_a_run_instead_of_stopping_it_before_it_has_read_its_click():
+    session, asked = Session("prune"), []
+    session._scriptrunner = SimpleNamespace(request_rerun=lambda data: asked.append(data.page_script_hash) or True)
+    session.request_rerun(ClientState(page_script_hash="prune"))
+    assert asked == ["prune"] and session.ran == [], AGAIN
+
+
+@pytest.mark.parametrize(
+    ("waits", "asked", "opens"),
+    [("heads", "prune", "heads"), ("prune", "text", "text"), ("prune", "prune", "prune"), (None, "prune", "prune")],
+    ids=["a link comes before st.rerun", "st.switch_page before a click", "a click with st.rerun", "st.rerun"],
+)
+def test_a_page_that_runs_while_another_request_waits(waits, asked, opens, monkeypatch):
+    internals.put_the_browser_first()
+    monkeypatch.setattr(internals, "page_hash", lambda: "prune")  # it runs
+    requests = ScriptRequests()
+    if waits:
+        requests.request_rerun(RerunData(page_script_hash=waits, widget_states=WidgetStates()))
+    assert requests.request_rerun(RerunData(page_script_hash=asked))
+    assert requests.on_scriptrunner_yield().rerun_data.page_script_hash == opens, AGAIN
+
+
+def test_the_functions_of_used_controls_are_called_although_another_request_waits(monkeypatch):
+    def end_run():
+        raise internals.RunEnded
+
+    internals.put_the_browser_first()
+    state, called = SafeSessionState(SessionState(), end_run), []
+    monkeypatch.setattr(SessionState, "on_script_will_rerun", lambda *states, **of: called.append("level" in state))
+    state.on_script_will_rerun(WidgetStates())
+    assert called == [False], AGAIN
+    with pytest.raises(internals.RunEnded):
+        assert "level" in state
 
 
 def test_a_session_is_connected_while_the_runtime_calls_it_active(monkeypatch):

@@ -21,9 +21,9 @@ from pages.ui.page.defaults import FIRST_FIGURE, idle_budget_s
 from pages.ui.page.streamlit_internals import (
     RunEnded,
     forget_previous_fragments,
-    ignore_timers_of_other_pages,
     is_connected,
     keep_unsent_messages,
+    put_the_browser_first,
     session_id,
 )
 from pages.ui.page.tables import plain
@@ -83,7 +83,7 @@ def notes() -> dict[str, Any]:
 def begin_run() -> None:
     """Begins a run of a whole page: drawings of the previous run are no longer shown, and closed tabs are forgotten."""
     keep_unsent_messages()
-    ignore_timers_of_other_pages()
+    put_the_browser_first()
     known = runs()
     for session in {*known, *_notes()}:
         if not is_here(session):

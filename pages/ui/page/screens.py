@@ -17,7 +17,7 @@ APP = "Headroom"
 HEADING = "heading"  # in the session: where it is drawn
 ACTIONS, PRESENT = "actions", "present at"  # in the session: the places of its buttons, of the screen and of the app
 HEADLINE = "headline of "  # in the session, with the file of a screen: the finding in its heading
-CSS = f"<style>{Path(__file__).with_suffix('.css').read_text(encoding='utf-8')}</style>"  # of the heading
+CSS = f"<style>{Path(__file__).with_suffix('.css').read_text(encoding='utf-8')}</style>"
 
 Bar = Literal["study", "model", ""]  # all of the study's bar, the model and its settings, nothing
 
@@ -106,7 +106,9 @@ def draw_heading(page: st.Page) -> None:
     buttons next to it; the browser's tab is named after it."""
     screen = screen_of(page)
     row = st.container(key="title_row", horizontal=True, gap="small")
-    st.session_state[HEADING] = row.container().empty()
+    heading_at = row.container()
+    heading_at.html(f'<span data-mark="style"></span>{CSS}{PAGE_STYLE}')  # what changes has no style for a moment
+    st.session_state[HEADING] = heading_at.empty()
     look: dict[str, Any] = {"horizontal": True, "width": "content", "gap": "small"}
     st.session_state[ACTIONS] = row.container(key="title_screen", **look)
     st.session_state[PRESENT] = row.container(key="title_app", **look)
@@ -126,8 +128,7 @@ def draw_headline(file: str, finding: str) -> None:
 def _draw_heading(screen: Screen, line: str) -> None:
     title, line, action = (escape(words) for words in (screen.title, line, screen.action))
     heading = f'<header class="heading"><h1>{title}</h1> <p>{line}</p> <p><b>Try:</b> {action}</p></header>'
-    # In one element: a part that runs alone and says something in a corner (st.toast) would replace a style of its own.
-    st.session_state[HEADING].html(heading + CSS + PAGE_STYLE)
+    st.session_state[HEADING].html(heading)
 
 
 def _page(screen: Screen, first: bool) -> st.Page:

@@ -8,6 +8,7 @@ this module are the same for the page in the browser: no others select elements 
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator as DeltaGenerator  # for type hints: what elements are drawn into
@@ -17,7 +18,9 @@ from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.runtime import Runtime
 from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
-from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
+from streamlit.runtime.scriptrunner import RerunData, StopException, get_script_run_ctx
+from streamlit.runtime.scriptrunner_utils.script_requests import ScriptRequests, ScriptRequestType
+from streamlit.runtime.state import SafeSessionState
 from streamlit.runtime.state.query_params import QueryParams
 
 READ_IN = "1.67.0"
@@ -59,14 +62,18 @@ def _clear(
         clear(queue)
 
 
-def ignore_timers_of_other_pages() -> None:
-    """Makes sessions ignore the timers of a page that the browser is about to leave. Idempotent.
+def put_the_browser_first() -> None:
+    """Makes what the browser asks prevail over timers, over `st.rerun`, and over later requests. Idempotent.
 
     After a click on a link the browser names the page before until it gets the first message of the new one, and
     messages that were on their way set timers. Streamlit takes such a timer for a return to that page: it forgets the
     controls of the new page, and the browser clears it, so that its next messages fit nowhere ("Bad delta path index").
+    A `st.rerun` while a link waits would open the page before again. And a request that comes while a run calls the
+    functions of the controls that were used would end it: the click would be lost.
     """
     AppSession.request_rerun = _request_rerun  # pyright: ignore[reportAttributeAccessIssue]
+    ScriptRequests.request_rerun = _rerun  # pyright: ignore[reportAttributeAccessIssue]
+    SafeSessionState.on_script_will_rerun = _call_functions  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _request_rerun(
@@ -78,6 +85,24 @@ def _request_rerun(
         elif client_state.page_script_hash != session.page_script_hash:
             return
     request(session, client_state)
+
+
+def _rerun(
+    requests: ScriptRequests, data: RerunData, request: Callable[..., bool] = ScriptRequests.request_rerun
+) -> bool:
+    waits = requests._state is ScriptRequestType.RERUN and requests._rerun_data.page_script_hash
+    return bool(waits and waits != data.page_script_hash == page_hash()) or request(requests, data)
+
+
+def _call_functions(
+    state: SafeSessionState, *states: Any, call: Callable[..., None] = SafeSessionState.on_script_will_rerun, **of: Any
+) -> None:
+    end_if_requested = state._yield_callback
+    object.__setattr__(state, "_yield_callback", lambda: None)
+    try:
+        call(state, *states, **of)
+    finally:
+        object.__setattr__(state, "_yield_callback", end_if_requested)
 
 
 def forget_previous_fragments() -> None:
@@ -158,7 +183,7 @@ def page_with_script(script: str) -> str:
 
 def page_hash() -> str | None:
     """Returns Streamlit's hash of the page being drawn; None in a thread that runs no script."""
-    run = get_script_run_ctx()
+    run = get_script_run_ctx(suppress_warning=True)
     return None if run is None else run.page_script_hash
 
 
