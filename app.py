@@ -21,8 +21,8 @@ def draw_page(page: st.Page) -> None:
     notes_at = st.container()
     try:
         with faults_shown(), ended_early():
-            draw_sidebar(screen_of(page).file == "training")
-            draw_bar(screen_of(page).bar)
+            draw_sidebar(screen_of(page.title).file == "training")
+            draw_bar(screen_of(page.title).bar)
             from pages.ui.downloads.present import draw_present
 
             draw_present()

@@ -53,7 +53,7 @@ def paste(page, text):
     page.get_by_role("button", name="Your own text").click()
     page.get_by_role("textbox", name="Paste a text").fill(text)
     page.get_by_role("button", name="Use the pasted text").click()
-    page.get_by_role("textbox", name="Paste a text").wait_for(state="detached")  # it closes once a text is used
+    keyed(page, "text_text_pasted").wait_for(state="detached")  # it closes once a text is used
 
 
 def tints(page):
@@ -247,7 +247,7 @@ def a_text_loaded_and_remembered_is_in_the_address(page, file):
     page.get_by_role("button", name="Your own text").click()
     keyed(page, "text_text_loaded").locator("input[type=file]").set_input_files(file)
     page.locator(TEXT).get_by_text("harbour").first.wait_for()
-    page.get_by_role("textbox", name="Paste a text").wait_for(state="detached")
+    keyed(page, "text_text_pasted").wait_for(state="detached")
     page.get_by_role("button", name="Your own text").click()
     fill(page, "Name of this text", "My harbour")
     page.get_by_role("button", name="Remember", exact=True).click()

@@ -304,22 +304,6 @@ def test_the_last_downloads_are_kept_and_no_others(media_files):
     assert kept == [str(n).encode() for n in range(3, internals.DOWNLOADS_KEPT + 3)]
 
 
-def test_an_outdated_run_is_asked_for():
-    def script(found):
-        from streamlit.runtime.scriptrunner import get_script_run_ctx
-
-        from pages.ui.page.streamlit_internals import stop_if_outdated
-
-        state = get_script_run_ctx().session_state
-        object.__setattr__(state, "_yield_callback", lambda: found.append("asked"))
-        stop_if_outdated()
-        found.append("went on")
-
-    found = []
-    run(script, found)
-    assert found[:2] == ["asked", "went on"], f"Streamlit does not check for a newer run; {AGAIN}"
-
-
 def number(rewrite):
     import streamlit as st
 

@@ -23,7 +23,7 @@ from engine.views.colors import QUIET, light_theme
 from pages.ui.downloads.origin import Origin
 from pages.ui.downloads.provenance import rows
 from pages.ui.figures.sheet import Sheet
-from pages.ui.page.screens import STORY
+from pages.ui.page.screens import screen_of
 from pages.ui.page.tables import magnitude
 
 VEGA_LITE, EXPOSED = "6.4", "window.vegaEmbed = vegaEmbed"  # what Altair writes; what a page needs of it
@@ -47,8 +47,6 @@ import altair as alt
 import headroom
 
 alt.renderers.enable("svg")  # drawn here, without the network; the default renderer is interactive"""
-RESULT = "result"
-DRAWN = "the chart as it is on the screen, with its data"
 PYTHON = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
@@ -177,12 +175,12 @@ def _to_html_line(line: str) -> str:
 def to_notebook(files: ScreenFiles) -> bytes:
     """Returns the notebook. Its first cells run the requests, so it needs Headroom; the charts hold their own data."""
     origin, sheet = files.origin, files.sheet
-    purpose = next((each.purpose for screens in STORY.values() for each in screens if each.title == origin.screen), "")
-    heading = "\n\n".join([f"# {origin.screen}", purpose, origin.about, *sheet.says, f"[The screen]({files.link})"])
+    title, purpose = origin.screen, screen_of(origin.screen).purpose
+    heading = "\n\n".join([f"# {title}", purpose, origin.about, *sheet.says, f"[The screen]({files.link})"])
     cells = [_text(heading), *_requests(origin.requests)]
     for name in list(sheet.pictures):
         spec = json.dumps(pictures.file_spec(sheet.picture(name), name))
-        draw = f"# {DRAWN}\nalt.Chart.from_dict(json.loads({spec!r}))"
+        draw = f"# the chart as it is on the screen, with its data\nalt.Chart.from_dict(json.loads({spec!r}))"
         cells += [_text(f"## {name}"), _code(draw)]
     more = {"metadata": {"kernelspec": PYTHON}, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps({"cells": [each | {"id": f"cell-{at}"} for at, each in enumerate(cells)]} | more).encode()
@@ -192,7 +190,7 @@ def _requests(requests: Sequence[Request]) -> list[dict[str, Any]]:
     """Returns a cell with the imports, and two for each request: its run, and its table."""
     cells = [_code(IMPORTS)]
     for at, request in enumerate(requests, start=1):
-        name = RESULT if len(requests) == 1 else f"{RESULT}_{at}"
+        name = "result" if len(requests) == 1 else f"result_{at}"
         cells += [_code(f"{name} = headroom.{expression(request)}.run()\n{name}"), _code(f"{name}.frame()")]
     return cells
 

@@ -46,9 +46,7 @@ def ended_early() -> Iterator[None]:
     """Wraps the page: a run that stops early forgets the fragments of the previous run, like one that completes.
 
     Otherwise Streamlit keeps them. A timer of theirs that fires late would redraw them into containers that no longer
-    exist, and the browser would show a white page ("Cannot set a node at a delta path"). A run that Streamlit stops
-    because a link opens another page forgets nothing: it may get here late, when the fragments are already those of the
-    next run.
+    exist, and the browser would show a white page ("Cannot set a node at a delta path").
     """
     try:
         yield

@@ -13,7 +13,6 @@ import streamlit as st
 
 from pages.ui.page.streamlit_internals import PAGE_STYLE
 
-APP = "Headroom"
 HEADING = "heading"  # in the session: where it is drawn
 ACTIONS, PRESENT = "actions", "present at"  # in the session: the places of its buttons, of the screen and of the app
 HEADLINE = "headline of "  # in the session, with the file of a screen: the finding in its heading
@@ -89,22 +88,16 @@ def navigation() -> st.Page:
     return st.navigation(pages, expanded=True)
 
 
-def screen_of(page: st.Page) -> Screen:
-    """Returns the open screen."""
-    [screen] = [each for screens in STORY.values() for each in screens if each.title == page.title]
-    return screen
-
-
-def screen_in(file: str) -> Screen:
-    """Returns the screen in this file."""
-    [screen] = [each for screens in STORY.values() for each in screens if each.file == file]
+def screen_of(name: str) -> Screen:
+    """Returns the screen of this title, or in this file."""
+    [screen] = [each for screens in STORY.values() for each in screens if name in (each.title, each.file)]
     return screen
 
 
 def draw_heading(page: st.Page) -> None:
     """Draws, first on every screen, its title, purpose or the last finding, and what to try, with the places of its
     buttons next to it; the browser's tab is named after it."""
-    screen = screen_of(page)
+    screen = screen_of(page.title)
     row = st.container(key="title_row", horizontal=True, gap="small")
     heading_at = row.container()
     heading_at.html(f'<span data-mark="style"></span>{CSS}{PAGE_STYLE}')  # what changes has no style for a moment
@@ -112,7 +105,7 @@ def draw_heading(page: st.Page) -> None:
     look: dict[str, Any] = {"horizontal": True, "width": "content", "gap": "small"}
     st.session_state[ACTIONS] = row.container(key="title_screen", **look)
     st.session_state[PRESENT] = row.container(key="title_app", **look)
-    st.set_page_config(page_title=f"{screen.title} · {APP}")
+    st.set_page_config(page_title=f"{screen.title} · Headroom")
     _draw_heading(screen, st.session_state.get(HEADLINE + screen.file) or screen.purpose)
 
 
@@ -121,7 +114,7 @@ def draw_headline(file: str, finding: str) -> None:
     if st.session_state.get(HEADLINE + file, "") == finding:
         return
     st.session_state[HEADLINE + file] = finding
-    screen = screen_in(file)
+    screen = screen_of(file)
     _draw_heading(screen, finding or screen.purpose)
 
 

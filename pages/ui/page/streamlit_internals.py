@@ -32,6 +32,7 @@ RESTORING = "restoring an address"  # in the session: page and parameters, until
 DOWNLOADS_KEPT = 8  # files in memory
 _downloads = count()
 Values = str | list[str]
+Call = Callable[..., Any]
 
 
 class RunEnded(StopException):
@@ -51,10 +52,7 @@ def keep_unsent_messages() -> None:
 
 
 def _clear(
-    queue: ForwardMsgQueue,
-    retain_lifecycle_msgs: bool = False,
-    fragment_ids_this_run: list[str] | None = None,
-    clear: Callable[..., None] = ForwardMsgQueue.clear,
+    queue: ForwardMsgQueue, retain_lifecycle_msgs: bool = False, clear: Call = ForwardMsgQueue.clear, **_: Any
 ) -> None:
     if retain_lifecycle_msgs:  # a run begins
         queue._delta_index_map = {}  # a later message must not take the place of an earlier one
@@ -63,22 +61,20 @@ def _clear(
 
 
 def put_the_browser_first() -> None:
-    """Makes what the browser asks prevail over timers, over `st.rerun`, and over later requests. Idempotent.
+    """Keeps timers, `st.rerun` and later requests from undoing what the browser asks. Idempotent.
 
     After a click on a link the browser names the page before until it gets the first message of the new one, and
     messages that were on their way set timers. Streamlit takes such a timer for a return to that page: it forgets the
     controls of the new page, and the browser clears it, so that its next messages fit nowhere ("Bad delta path index").
-    A `st.rerun` while a link waits would open the page before again. And a request that comes while a run calls the
-    functions of the controls that were used would end it: the click would be lost.
+    `st.rerun` returned there too if the link still waited. And a request that ended a run while it called the functions
+    of used controls lost a click.
     """
     AppSession.request_rerun = _request_rerun  # pyright: ignore[reportAttributeAccessIssue]
     ScriptRequests.request_rerun = _rerun  # pyright: ignore[reportAttributeAccessIssue]
     SafeSessionState.on_script_will_rerun = _call_functions  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _request_rerun(
-    session: AppSession, client_state: ClientState | None, request: Callable[..., None] = AppSession.request_rerun
-) -> None:
+def _request_rerun(session: AppSession, client_state: ClientState | None, request: Call = AppSession.request_rerun):
     if client_state is not None and client_state.page_script_hash:
         if not client_state.is_auto_rerun:
             session._client_state.page_script_hash = client_state.page_script_hash
@@ -87,15 +83,13 @@ def _request_rerun(
     request(session, client_state)
 
 
-def _rerun(
-    requests: ScriptRequests, data: RerunData, request: Callable[..., bool] = ScriptRequests.request_rerun
-) -> bool:
+def _rerun(requests: ScriptRequests, data: RerunData, request: Call = ScriptRequests.request_rerun) -> bool:
     waits = requests._state is ScriptRequestType.RERUN and requests._rerun_data.page_script_hash
     return bool(waits and waits != data.page_script_hash == page_hash()) or request(requests, data)
 
 
 def _call_functions(
-    state: SafeSessionState, *states: Any, call: Callable[..., None] = SafeSessionState.on_script_will_rerun, **of: Any
+    state: SafeSessionState, *states: Any, call: Call = SafeSessionState.on_script_will_rerun, **of: Any
 ) -> None:
     end_if_requested = state._yield_callback
     object.__setattr__(state, "_yield_callback", lambda: None)
@@ -185,11 +179,6 @@ def page_hash() -> str | None:
     """Returns Streamlit's hash of the page being drawn; None in a thread that runs no script."""
     run = get_script_run_ctx(suppress_warning=True)
     return None if run is None else run.page_script_hash
-
-
-def stop_if_outdated() -> None:
-    """Ends this run if a newer one of the session waits: Streamlit checks at each access of the session state."""
-    st.session_state.get("framed")
 
 
 def rewrite_param(key: str, rewrite: Callable[[list[str]], Values | None]) -> list[str]:

@@ -20,7 +20,7 @@ from pages.ui.figures.drawing import draw_chart, draw_table
 from pages.ui.figures.empty import empty_state
 from pages.ui.figures.sheet import Sheet
 from pages.ui.page.runtime import show_error
-from pages.ui.page.screens import screen_in
+from pages.ui.page.screens import screen_of
 from pages.ui.page.tables import plain
 from pages.ui.page.work import Work, live
 
@@ -72,7 +72,7 @@ def show(file: str, sections: Sequence[Section], about: str) -> None:
     since_s, sheet = time.monotonic(), Sheet()
     opened = [section for section in sections if draw_section(section, sheet, since_s)]
     measured = {section.title: section.measured for section in opened}
-    draw_actions(Origin(screen_in(file).title, [section.request for section in opened], measured, about), sheet)
+    draw_actions(Origin(screen_of(file).title, [section.request for section in opened], measured, about), sheet)
 
 
 def draw_section(section: Section, sheet: Sheet, since_s: float) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import streamlit as st
+
 from engine.demo import Landmark
 from engine.heads.attention import Head
 from engine.heads.induction import InductionScores
@@ -19,7 +21,6 @@ from engine.texts.passages import as_chat
 from engine.texts.tokenloss import TokenLosses, token_losses
 from pages.ui.downloads.origin import of_model
 from pages.ui.page.runtime import jobs, session
-from pages.ui.page.streamlit_internals import stop_if_outdated
 from pages.ui.page.tables import mask_counts
 from pages.ui.page.work import Work
 
@@ -156,7 +157,7 @@ class TextRun:
             if not work.under_way or time.monotonic() > self.since_s + PATIENCE_S:
                 self.waiting[work.slot] = work
                 return None
-            stop_if_outdated()  # for example when a slider has moved meanwhile
+            st.session_state.get("framed")  # which ends a run for which another waits: a slider has moved meanwhile
 
 
 def losses_work(x: TextState, which: str, side: Side) -> Work[TokenLosses]:
