@@ -8,6 +8,7 @@ import altair as alt
 import pandas as pd
 
 from engine.views import colors, pictures
+from engine.views.pictures import Picture
 from pages.ui.figures import charts
 
 ROW_PX = 17
@@ -37,7 +38,7 @@ def frame(runs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def speed(frame: pd.DataFrame) -> charts.Picture:
+def speed(frame: pd.DataFrame) -> Picture:
     """Horizontal bars from 1 on a logarithmic axis; a tick where a ratio was asked for."""
     top = 2 * max(10.0, float(frame["high"].max()))
     low = min(0.5, 0.8 * float(frame["low"].min()))
@@ -61,5 +62,5 @@ def speed(frame: pd.DataFrame) -> charts.Picture:
         charts.written(names, 11, align="right"),
         charts.written(headings, 12, align="right", fontWeight="bold"),
     ]  # fmt: skip
-    chart = alt.layer(*layers).properties(height=ROW_PX * len(frame))
-    return charts.with_data(chart, rows=frame, one=pd.DataFrame({"at": [1.0]}))
+    drawn = charts.template(ROW_PX * len(frame), *layers)
+    return charts.picture(drawn, rows=frame, one=pd.DataFrame({"at": [1.0]}))
