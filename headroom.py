@@ -12,6 +12,7 @@ file as its `__init__`, and imports `headroom.engine`, so site-packages gets no 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -28,6 +29,7 @@ ERRORS = ("HeadroomError", "UsageError")
 HERE = os.path.dirname(os.path.realpath(__file__))
 SOON_S = 0.02  # between two looks at whether the server takes connections, a moment after it says that it starts
 N_LOOKS = 250
+UNCOLLECTED = 10000  # new objects before Python looks for unused ones: after 700, a fifth of importing torch is that
 
 
 def __getattr__(name: str) -> Any:
@@ -59,6 +61,7 @@ def __dir__() -> list[str]:
 def main() -> int:
     """Exit code of the command that the process was given, or of the app."""
     arguments = sys.argv[1:]
+    gc.set_threshold(UNCOLLECTED)
     try:
         from engine.__main__ import cancel, share_processors, silence_libraries
         from engine.__main__ import main as command_line
