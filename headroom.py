@@ -29,7 +29,7 @@ ERRORS = ("HeadroomError", "UsageError")
 HERE = os.path.dirname(os.path.realpath(__file__))
 SOON_S = 0.02  # between two looks at whether the server takes connections, a moment after it says that it starts
 N_LOOKS = 250
-UNCOLLECTED = 10000  # new objects before Python looks for unused ones: after 700, a fifth of importing torch is that
+UNCOLLECTED = 10_000  # new objects before Python looks for unused ones: after 700, a fifth of importing torch is that
 
 
 def __getattr__(name: str) -> Any:
