@@ -25,7 +25,7 @@ from engine.training.folders import Run, opened
 from pages.ui.controls.controls import with_own
 from pages.ui.controls.offers import is_here, offered
 from pages.ui.controls.study import STUDY, Study, restore
-from pages.ui.page.runtime import end_run, in_memory, session, show_error, store
+from pages.ui.page.runtime import end_run, session, show_error, store
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain
 from pages.ui.page.work import Action, Work
@@ -150,7 +150,7 @@ def draw_facts(where: DeltaGenerator, spec: LoadSpec, config: ModelConfig) -> No
     and which snapshot of a training run it is."""
     found = session().summary(spec, config)
     first, *others = found.lines
-    state = "" if is_away(spec.model) else "In memory" if in_memory(spec) else "Loads when needed"
+    state = "" if is_away(spec.model) else "In memory" if session().models.holds(spec) else "Loads when needed"
     where.caption(plain(first), help="\n\n".join(plain(line) for line in [*others, state]))
     if found.placement is not None and not found.placement.is_whole:
         placed = found.placement.in_words()

@@ -10,7 +10,7 @@ from engine.models.session import Session, Target
 from engine.progress import Progress
 from engine.receipts import Measurements
 from pages.ui.page.marks import mark
-from pages.ui.page.runtime import in_memory, jobs, session
+from pages.ui.page.runtime import jobs, session
 from pages.ui.page.work import Action, Work, live
 
 HERE, LOAD = "measured here", "model ahead"  # slots
@@ -28,11 +28,11 @@ def load_ahead(measurements: Measurements) -> None:
 
     def start() -> None:
         """Starts it at a timer's run, which follows what the browser has drawn: imports keep it from drawing."""
-        if drawn and not in_memory(target.spec) and jobs().running is None:
+        if drawn and not session().models.holds(target.spec) and jobs().running is None:
             ahead.start()
         drawn.append(True)
 
-    live([HERE, LOAD], start, since_s, always=not in_memory(target.spec))
+    live([HERE, LOAD], start, since_s, always=not session().models.holds(target.spec))
 
 
 def offer_here(measurements: Measurements, of: str) -> None:

@@ -144,11 +144,6 @@ def _models_of(noted: Mapping[str | None, Mapping[str, Any]]) -> frozenset[LoadS
     return frozenset().union(*(each.get(MODELS, ()) for tab, each in list(noted.items()) if is_here(tab)))
 
 
-def in_memory(spec: LoadSpec) -> bool:
-    """Returns whether this model is loaded now."""
-    return session().models.holds(spec)
-
-
 @contextmanager
 def errors_shown() -> Iterator[None]:
     """Shows a HeadroomError as one plain line and ends the run there; earlier drawings stay."""

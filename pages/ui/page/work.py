@@ -20,7 +20,7 @@ from engine.turns import ASKED
 from pages.ui.page.job_words import LONG_S, cost_in_words, describe_job, named, share_done, stopped
 from pages.ui.page.marks import mark
 from pages.ui.page.reads import read_once
-from pages.ui.page.runtime import budget_s, faults_shown, in_memory, jobs, notes, session, show_error, store
+from pages.ui.page.runtime import budget_s, faults_shown, jobs, notes, session, show_error, store
 from pages.ui.page.tables import plain
 
 T = TypeVar("T")
@@ -309,8 +309,8 @@ def _with_consent(may_fetch: bool, run: Callable[[], Iterator[Progress[T]]]) -> 
 def with_loading_s(target: Target, left: Workload) -> float:
     """Returns the forecast seconds of some work, by the size of a model that was not timed, and of loading the model; 0
     if there is nothing to do."""
-    takes_s = left.seconds_by_size(store(), target)
-    return takes_s + LOADING_S * target.identity.n_params if takes_s and not in_memory(target.spec) else takes_s
+    takes_s, is_loaded = left.seconds_by_size(store(), target), session().models.holds(target.spec)
+    return takes_s if is_loaded or not takes_s else takes_s + LOADING_S * target.identity.n_params
 
 
 def under_way(slots: Sequence[str], by: Jobs | None = None) -> bool:
