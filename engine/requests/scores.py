@@ -45,7 +45,7 @@ LEVELS = ",".join(f"{level / 10:g}" for level in TENTHS)
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreImportance(OnRay, OfTask):
-    """Score heads or FFNs for one task. The value is Scores."""
+    """Score how much each head or FFN matters for one task. The value is Scores."""
 
     command: ClassVar[str] = "importance"
     group: ClassVar[str] = "Scores"

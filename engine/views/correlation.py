@@ -108,7 +108,8 @@ def rankings_in_words(of: Rankings, measure: str, noun: str) -> str:
     if not pairs:
         return "No two rankings can be compared yet."
     if measure == "cost":
-        return f"{_cost_in_words(of)}."
+        cost = _cost_in_words(of)
+        return f"{cost[0].upper()}{cost[1:]}."
     (least, low), *_, (_, high) = [*pairs.items()] * (2 if len(pairs) == 1 else 1)
     form = MEASURES[measure].text
     kind = {"srcc": "rank correlation", "within": "rank correlation within a layer", "overlap": "share of the top 30%"}
@@ -117,6 +118,7 @@ def rankings_in_words(of: Rankings, measure: str, noun: str) -> str:
     if measure in ("srcc", "within"):
         mean, within = (float(np.mean([*of.pairs(each).values()] or [math.nan])) for each in ("srcc", "within"))
         said = f"**{_alike(mean, within, noun)}**: {said}"
+        said += f", {number(within)} within a layer on average" if measure == "srcc" and within == within else ""
     cost = f"; {_cost_in_words(of)}" if of.costs and measure != "overlap" else ""
     return f"{said[0].upper()}{said[1:]}{cost}."
 

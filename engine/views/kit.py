@@ -233,7 +233,8 @@ def _rows(part: Part, y: str, layers: Sequence[Mapping[str, Any]]) -> Picture:
     n = len({row[y] for row in part.rows})
     axis = {"labelLimit": 320, "labelFlush": False, "title": part.column(y).title, "ticks": False, "domain": False}
     encoding = {"y": {"field": y, "type": "nominal", "sort": None, "axis": axis}, "tooltip": tips(part)}
-    return _picture(part, layers, encoding, {"height": max(2, n) * ROW_PX + AXIS_PX})
+    look = {"height": max(2, n) * ROW_PX + AXIS_PX, "padding": {"right": 12}}  # for a number at its end
+    return _picture(part, layers, encoding, look)
 
 
 def _picture(

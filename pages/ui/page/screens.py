@@ -49,7 +49,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Heads",
             "grid_view",
             "Which attention heads matter for a task, what they do, and whether other tasks need the same ones.",
-            "click a head in the map: what it is, where it looks, what it costs alone.",
+            "click a head: what it is, where it looks, what it costs alone.",
             bar="study",
         ),
         Screen(

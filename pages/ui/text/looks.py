@@ -34,7 +34,7 @@ def choose_heads(where: DeltaGenerator, target: Target, known: InductionScores |
     UsageError if the text names no heads of this model."""
     scores = None if known is None else known.mean["prefix_matching"]
     listed = [] if scores is None else [name for name, _ in best_heads(scores, N_LISTED)]
-    usual = f"{listed[0]} (best)" if listed else "best one"
+    usual = listed[0] if listed else "…"
     look: dict[str, Any] = {"index": None, "placeholder": usual, "accept_new_options": True, "bind": "query-params"}
     hold(HEADS)
     typed = where.selectbox("Head", with_own(listed, HEADS), key=HEADS, help=HELP, **look)

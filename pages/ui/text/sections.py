@@ -207,7 +207,7 @@ def _draw_written(prompt: str, result: Result, sheet: Sheet) -> None:
         f"{names[name].lower()} “{plain(visible(row['token']))}” {percent(row[name])}" for name, row in likeliest
     )
     st.markdown("**Continue**", help=WRITES_HELP)
-    st.markdown(f"{result.view.finding} Next token: {first}.")
+    st.markdown(result.view.finding + (f" Next token: {first}." if len(said) > 1 else ""))
     texts = (f"{names[name]}: “{plain(each.text.strip())}”" for name, each in said.items())
     sheet.says += [result.view.finding, *texts]
     shown = prompt if len(prompt) <= PROMPT_SHOWN else f"… {prompt[-PROMPT_SHOWN:].partition(' ')[2]}"
