@@ -25,6 +25,7 @@ down, counts as open.
 
 import itertools
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
@@ -39,6 +40,7 @@ from engine.slots import HeldJob, Job, Lane, Place, Slots, Snapshot, closed, end
 from engine.turns import Turn, precedes, rank
 
 LONG_S = 1.0  # of work: then there may be something to tidy up
+SLICE_S = 0.05  # of a wait
 UNSEEN_S = 4.0  # a page draws what it shows every second
 MOST_CLOSED = 4  # closed tabs whose jobs a new tab, such as a reloaded page, takes over
 _log = logging.getLogger(__name__)
@@ -49,7 +51,8 @@ class Jobs:
 
     `at_rest` is called by a worker when LONG_S or more was worked since the last time and nothing is left.
     `page` names the page that looks (None: no page does), `is_open` says whether that one is still to be seen. `tab`
-    names the tab that asks, whose slots are meant; `is_here` says whether a tab is still open.
+    names the tab that asks, whose slots are meant; `is_here` says whether a tab is still open. `meanwhile` is called
+    every SLICE_S by whoever waits for a job, and may end that wait by an exception.
     """
 
     def __init__(
@@ -59,9 +62,10 @@ class Jobs:
         is_open: Callable[[Any], bool] = lambda page: False,
         tab: Callable[[], Hashable] = lambda: None,
         is_here: Callable[[Any], bool] = lambda tab: True,
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
         self._at_rest, self._page, self._is_open = at_rest, page, is_open
-        self._tab, self._is_here = tab, is_here
+        self._tab, self._is_here, self._meanwhile = tab, is_here, meanwhile
         self._changed = threading.Condition()  # guards everything below; notified whenever a snapshot changes
         self._slots = Slots(is_here)
         self._measuring, self._reading = Lane("headroom-jobs"), Lane("headroom-reads")
@@ -211,12 +215,19 @@ class Jobs:
                 return None
             self._look_at(job)
             job.n_waiting += 1
-            try:
-                self._changed.wait_for(arrived, timeout)
-            finally:
+        left_s = math.inf if timeout is None else timeout
+        end_s = time.monotonic() + left_s
+        try:
+            while True:
+                with self._changed:
+                    if self._changed.wait_for(arrived, min(SLICE_S, left_s)) or left_s <= SLICE_S:
+                        return self.snapshot(slot)
+                self._meanwhile()
+                left_s = max(0.0, end_s - time.monotonic())
+        finally:
+            with self._changed:
                 job.n_waiting -= 1
                 job.seen_s = time.monotonic()
-        return self.snapshot(slot)
 
     def close(self, timeout: float | None = 10.0) -> None:
         """Cancels everything and waits for the workers to end, so that generators are closed and the model is clean."""

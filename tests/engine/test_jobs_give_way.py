@@ -187,6 +187,28 @@ def test_consent_in_one_thread_is_not_that_of_another():
     assert seen == {"here": True} and not may_fetch()
 
 
+def test_whoever_waits_may_end_the_wait_and_the_job_goes_on():
+    ends = iter([None, InterruptedError])
+
+    def meanwhile():
+        if end := next(ends):
+            raise end
+
+    jobs, may_end = Jobs(meanwhile=meanwhile), threading.Event()
+
+    def works():
+        may_end.wait(HANG_S)
+        yield Progress(1, 1, "done")
+
+    jobs.put("a", Job("a", works))
+    with pytest.raises(InterruptedError):
+        jobs.join("a", HANG_S)
+    may_end.set()
+    ends = iter(lambda: None, 0)
+    assert jobs.join("a", HANG_S).value == "done"
+    jobs.close()
+
+
 def test_consent_ends_with_the_job_that_has_it(jobs):
     def agreed():
         agree_to_fetch()

@@ -2,6 +2,7 @@
 these tests say what to read again."""
 
 import re
+import threading
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -262,6 +263,33 @@ def test_the_functions_of_used_controls_are_called_although_another_request_wait
     assert called == [False], AGAIN
     with pytest.raises(internals.RunEnded):
         assert "level" in state
+
+
+def test_a_run_for_which_another_waits_ends_instead_of_waiting_for_a_job():
+    def script(may_end, wait_s):
+        import streamlit as st
+        from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+        from engine.progress import Progress
+        from engine.slots import Job
+        from pages.ui.page.runtime import jobs
+        from pages.ui.page.streamlit_internals import RunEnded
+
+        def end_run():
+            raise RunEnded
+
+        jobs().put("slot", Job("key", lambda: iter([Progress(1, 1, may_end.wait(wait_s))])))
+        state = get_script_run_ctx().session_state
+        before = state._yield_callback
+        object.__setattr__(state, "_yield_callback", end_run)
+        try:
+            jobs().join("slot", wait_s)
+        finally:
+            object.__setattr__(state, "_yield_callback", before)
+            may_end.set()
+        st.text("waited")
+
+    assert not run(script, threading.Event(), HANG_S).text, f"Streamlit does not check for a newer run; {AGAIN}"
 
 
 def test_a_session_is_connected_while_the_runtime_calls_it_active(monkeypatch):

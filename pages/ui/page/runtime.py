@@ -118,8 +118,8 @@ def is_here(session: str | None) -> bool:
 def jobs() -> Jobs:
     """Returns the one worker, for all tabs."""
     bound_growth()
-    known = runs()
-    return Jobs(return_freed_memory, partial(page_of, known), partial(is_open, known), tab, is_here)
+    known, end_if_replaced = runs(), partial(st.session_state.get, "framed")  # as any access, if another run waits
+    return Jobs(return_freed_memory, partial(page_of, known), partial(is_open, known), tab, is_here, end_if_replaced)
 
 
 @st.cache_resource(show_spinner=False)

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-import streamlit as st
-
 from engine.demo import Landmark
 from engine.heads.attention import Head
 from engine.heads.induction import InductionScores
@@ -26,7 +24,6 @@ from pages.ui.page.work import Work
 
 T = TypeVar("T")
 PATIENCE_S = 1.0  # after this the progress is shown; until then the screen stays unchanged
-SLICE_S = 0.05
 FULL, PRUNED = "full", "pruned"  # which of the two models
 OLD = "The pruned model is being measured; the colors show the previous setting."
 WAITING = "The pruned model is being measured."
@@ -149,15 +146,10 @@ class TextRun:
             work.line()
 
     def _started(self, work: Work[T]) -> T | None:
-        work.start()
-        while True:
-            jobs().join(work.slot, SLICE_S)
-            if (job := work.now()) is not None and job.state == "done":
-                return job.value
-            if not work.under_way or time.monotonic() > self.since_s + PATIENCE_S:
-                self.waiting[work.slot] = work
-                return None
-            st.session_state.get("framed")  # which ends a run for which another waits: a slider has moved meanwhile
+        value = work.value(max(0.0, self.since_s + PATIENCE_S - time.monotonic()))
+        if value is None:
+            self.waiting[work.slot] = work
+        return value
 
 
 def losses_work(x: TextState, which: str, side: Side) -> Work[TokenLosses]:
