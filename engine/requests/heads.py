@@ -33,7 +33,7 @@ from engine.requests.texts import MeasureLosses, OfTexts
 from engine.studies.removal import found_heads, random_heads_mask, without
 from engine.studies.surveys import StudySettings, grid
 from engine.views.heads import head_view, ideal_view
-from engine.views.view import text_view
+from engine.views.view import plain_text, text_view
 
 if TYPE_CHECKING:
     from engine.studies.one_head import HeadRequest
@@ -57,10 +57,7 @@ class ReportHead(WithData, OfModel):
         what="tasks",
     )
     shots: int = number(5, (0, MAX_SHOTS), "number of examples in the prompt (default: 5)")
-    limit: int = number(100, (1, MOST), "number of questions per task, as a stratified sample (default: 100)")
-    order_questions: int = training_questions(
-        help="number of training questions per task used to compute importance (default: 64)"
-    )
+    limit: int = training_questions(help="number of training questions per task, as a stratified sample (default: 64)")
     token: str = string(
         "", ('input token, such as " fox", for which to show the tokens that the head promotes after it')
     )
@@ -70,7 +67,7 @@ class ReportHead(WithData, OfModel):
         """Which head, which tasks and which tokens, as the engine names them."""
         from engine.studies.one_head import HeadRequest, head_named
 
-        settings = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.order_questions)
+        settings = StudySettings(self.spec, self.bos, self.data_dir, n_ranking=self.limit)
         tasks = tuple(grid(names_of(self.tasks, ()), [self.shots]))
         for task in tasks:
             task_info(task.name)  # refuses a name that is none before anything is measured
@@ -82,24 +79,26 @@ class ReportHead(WithData, OfModel):
         return portrait(self.target(session), self.asked(session))
 
     def measure(self, run: RequestRun) -> Result:
+        from engine.studies.one_head import READ
+
         target, asked = self.target(run.session), self.asked(run.session)
         wanted = self.measurement(run.session)
         found = wanted.so_far(run.session) if self.stored_only else run.value(wanted)
         assert found is not None
         fields = {"head": asked.name, **told(found), "model": target.identity.name, "precision": self.precision}
-        return Result(found, fields, head_view(asked.name, fields, found.n_heads))
+        view = head_view(asked.name, fields, found, READ)
+        return Result(found, {"finding": plain_text(view.finding), **fields}, view)
 
 
 def told(found: Any) -> dict[str, Any]:
     """The head's measurements as fields for JSON; long lists are cut to their first few entries."""
     return {
-        "verdict": found.verdict,
         "scores": {variant: _scores(found, variant) for variant in found.scores},
         "kinds": {name: {"score": float(scores[found.head]), "rank": found.rank_in_kind(name)}
                   for name, scores in found.kinds.items()},
         "attention_to_first_token": found.rests,
         "fed_by": _partners(found),
-        "tasks": [_effect(task, each) for task, each in found.effects.items()],
+        "tasks": [_effect(task, each) | {"is_clear": found.costs[1][task]} for task, each in found.effects.items()],
         "importance": [
             {"what": each.what, "task": each.task.name, "shots": each.task.shots, "score": each.score,
              "rank": each.rank, "n_heads": each.n_heads}

@@ -10,7 +10,7 @@
 `removal`: induction heads ablated together, compared with equally many random heads
 `ablations`: the costliest heads alone, the induction heads alone and together; one head by task
 `one_head`: the measurements of one head, read from the store or measured
-`portrait`: results for one head: ranks, effects, and a one-sentence verdict
+`portrait`: results for one head: ranks, effects, and what it costs
 `study`: the first paper's whole study of one model
 `statements`: the paper's statements and which of them hold, how much a task can lose, tables
 """

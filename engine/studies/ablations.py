@@ -120,6 +120,20 @@ def costs_by_task(
     )
 
 
+def known_costs(
+    head: Head, tasks: Sequence[TaskSpec], removed: Mapping[TaskSpec, Scores], apart: Mapping[TaskSpec, Paired]
+) -> tuple[dict[TaskSpec, Paired], dict[TaskSpec, bool]]:
+    """Returns what one head costs on each task so far, and whether that is clear: among all heads where scores tell
+    what each costs (`removed`), else by itself (`apart`)."""
+    costs, clear = dict[TaskSpec, Paired](), dict[TaskSpec, bool]()
+    for task in tasks:
+        if (scores := removed.get(task)) is not None and scores.is_clear is not None:
+            costs[task], clear[task] = cost_of(scores, head), bool(scores.is_clear[head])
+        elif task in apart:
+            costs[task], clear[task] = apart[task], apart[task].is_significant
+    return costs, clear
+
+
 def cost_of(scores: Scores, head: Head) -> Paired:
     """Returns the change of accuracy without one head, of scores that are the accuracy lost."""
     assert scores.flips is not None

@@ -51,8 +51,8 @@ Build = Callable[[K, Session], Measurement[Any]]  # of one entry, by its name
 
 @dataclass(frozen=True)
 class HeadRequest:
-    """A request for the measurements of a head, in a `setting` and on `tasks` (also for importance); `typed` is a text
-    whose tokens are shown for the OV circuit."""
+    """A request for the measurements of a head, in a `setting` and on the train questions of `tasks`, as a map of what
+    all heads cost; `typed` is a text whose tokens are shown for the OV circuit."""
 
     head: Head
     setting: StudySettings
@@ -138,7 +138,7 @@ def _losses(target: Target, asked: HeadRequest, session: Session) -> Measurement
 
 def _tasks(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
     def both(task: TaskSpec, session: Session) -> Measurement[Any]:
-        questions = asked.setting.judged(task, session.store)
+        questions = asked.setting.ranked(task, session.store)
         return all_of([evaluation(target, questions, mask) for mask in _masks(target, asked)])
 
     return _each(target, asked, "tasks", "answers", asked.tasks, both)
@@ -153,7 +153,7 @@ def _ideal_texts(target: Target, asked: HeadRequest, session: Session) -> Measur
 
 def _ideal_tasks(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
     def answers(task: TaskSpec, session: Session) -> Measurement[Any]:
-        return ideal_answers(target, asked.setting.judged(task, session.store), _ideal(target, asked))
+        return ideal_answers(target, asked.setting.ranked(task, session.store), _ideal(target, asked))
 
     return _each(target, asked, "ideal-tasks", "ideal_answers", asked.tasks, answers)
 

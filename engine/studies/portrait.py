@@ -1,4 +1,4 @@
-"""Results for one head: ranks, effects of ablating it, heads that feed it, and a one-sentence verdict."""
+"""Results for one head: ranks, effects of ablating it, and heads that feed it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,30 +12,28 @@ from engine.heads.attention import Head
 from engine.heads.circuits import Feeding, OvTokens
 from engine.heads.idealized import PATTERNS, Losses, Recovered, recovered_in_questions, recovered_in_texts
 from engine.heads.in_text import HeadInText, HeadOnProbe
-from engine.heads.induction import INDUCTION_FROM, VARIANTS, InductionScores
+from engine.heads.induction import VARIANTS, InductionScores
 from engine.importance.rankings import order
 from engine.importance.scores import Scores
 from engine.measurement import Stored
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
+from engine.statistics import Paired
+from engine.studies.ablations import known_costs
 from engine.studies.removal import AccuracyWithout, line_of
 from engine.texts.incontext import MeanOverTexts
 from engine.texts.tokenloss import TokenLosses
 
-CLEARLY = 0.5  # share of its attention from which a head is said to rest on the first token
-
 
 @dataclass(frozen=True)
 class HeadRank:
-    """A head's score by one criterion for one task, and its rank among all heads, 1 = highest; `is_chance`: the score
-    is an accuracy that does not clearly change without the head."""
+    """A head's score by one criterion for one task, and its rank among all heads, 1 = highest."""
 
     what: str
     task: TaskSpec
     score: float
     rank: int
     n_heads: int
-    is_chance: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,6 +111,13 @@ class Portrait:
         return {task: line_of(full, without) for task, (full, without) in self.answers.items()}
 
     @property
+    def costs(self) -> tuple[dict[TaskSpec, Paired], dict[TaskSpec, bool]]:
+        """The change of accuracy without the head on each task, and whether it is clear."""
+        removed = {task: scores for (_, task), scores in self.importance.items() if scores.is_clear is not None}
+        apart = {task: effect.change for task, effect in self.effects.items()}
+        return known_costs(self.head, [*(apart | removed)], removed, apart)
+
+    @property
     def recovered(self) -> dict[TaskSpec | None, dict[str, Recovered]]:
         """By task, and under None for the built-in texts: how much of the head's effect each ideal pattern recovers."""
         found: dict[TaskSpec | None, dict[str, Recovered]] = {}
@@ -128,9 +133,8 @@ class Portrait:
         flat, found = self.head[0] * self.shape.n_heads + self.head[1], []
         for (what, task), scores in self.importance.items():
             least_first = order(scores.scores, scores.tie_break).tolist()
-            rank, is_clear = self.n_heads - least_first.index(flat), scores.is_clear
-            is_chance = is_clear is not None and not is_clear[self.head]
-            found.append(HeadRank(what, task, float(scores.scores[self.head]), rank, self.n_heads, is_chance))
+            rank = self.n_heads - least_first.index(flat)
+            found.append(HeadRank(what, task, float(scores.scores[self.head]), rank, self.n_heads))
         return found
 
     @property
@@ -145,26 +149,3 @@ class Portrait:
     def rests(self) -> float:
         """The share of its attention to the first token, over the built-in texts; nan while they are not measured."""
         return float(np.mean([seen.rests for seen in self.texts.values()])) if self.texts else float("nan")
-
-    @property
-    def verdict(self) -> str:
-        """A one-sentence verdict on the head, from its scores alone; "" while they are unknown."""
-        if VARIANTS[0] not in self.scores:
-            return ""
-        scores, ranked = self.scores[VARIANTS[0]], self._ranked("prefix_matching", "prefix matching")
-        copies = f"copying {100 * scores.copying_share[self.head]:.0f}% (chance {100 * scores.chance:.0f}%)"
-        if scores.is_induction_head[self.head] and scores.copies_hardly[self.head]:
-            return f"Matches prefixes, but copies hardly more than chance: {ranked}; {copies}."
-        if scores.is_induction_head[self.head]:
-            return f"An induction head: {ranked}; {copies}."
-        if self.score("prefix_matching") >= INDUCTION_FROM:
-            return f"Matches prefixes but does not copy: {ranked}; {copies}."
-        for name, words in (("previous_token", "previous-token"), ("duplicate_token", "duplicate-token")):
-            if self.score(name) >= INDUCTION_FROM:
-                return f"A {words} head: {self._ranked(name, f'{words} score')}."
-        if self.rests >= CLEARLY:
-            return f"Rests on the first token: {100 * self.rests:.0f}% of its attention to plain text."
-        return f"No known kind: {ranked}."
-
-    def _ranked(self, name: str, words: str) -> str:
-        return f"{words} {self.score(name):.2f}, rank {self.rank(name)} of {self.n_heads:,}"

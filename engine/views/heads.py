@@ -4,7 +4,7 @@ corpus."""
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from engine.corpus.heads import HeadsInCorpus
 from engine.corpus.loss_without import LossWithout
 from engine.heads.attention import Head
 from engine.heads.in_text import LEAST, HeadInText, most_raised
-from engine.heads.induction import INDUCTION_FROM, InductionScores
+from engine.heads.induction import INDUCTION_FROM, VARIANTS, InductionScores
 from engine.questions.requests import TaskSpec
 from engine.statistics import Paired
 from engine.studies.surveys import describe_task
@@ -21,14 +21,9 @@ from engine.views.accuracy import points, without_part, without_row
 from engine.views.view import Column, Part, View, interval
 from engine.views.words import counted, listed, not_measured, number, percent, plain, with_interval
 
-WITHOUT = {
-    "task": Column("Task"),
-    "shots": Column("Shots"),
-    "change": Column("Change of accuracy without it", "+.1%"),
-    **interval("+.1%"),
-    "p": Column("p", ".3f"),
-    "n": Column("Questions"),
-}
+if TYPE_CHECKING:
+    from engine.studies.portrait import Portrait
+
 RANKS = {"by": Column("Score"), "task": Column("Task"), "score": Column("Value", ".3g"), "rank": Column("Rank")}
 FEEDERS = {
     "head": Column("Head"),
@@ -40,21 +35,24 @@ FEEDERS = {
 RECOVERED = {"pattern": Column("Pattern"), "share": Column("Share of the effect recovered", ".1%"), **interval(".1%")}
 
 
-def head_view(name: str, known: Mapping[str, Any], n_heads: int) -> View:
-    """All that is known of a head, by the fields of its report."""
-    effects = [each | dict(zip(("low", "high"), each["ci95"], strict=True)) | {"is_clear": each["p"] < 0.05}
-               for each in known["tasks"]]  # fmt: skip
+def head_view(name: str, known: Mapping[str, Any], found: "Portrait", text: str) -> View:
+    """All that is known of a head, by the fields of its report and by the Portrait: what its card on Heads says first.
+    `text`: the title of the one in which it is looked at."""
+    costs, clear = found.costs
+    says = [describe_head(name, found.head, found.scores.get(VARIANTS[0]), next(iter(costs), None), costs, clear)]
     ranks = [{"by": kind, "task": ""} | each for kind, each in known["kinds"].items()]
     ranks += [each | {"by": each["what"]} for each in known["importance"]]
-    draw = partial(kit.intervals, y="task", x="change", low="low", high="high", clear="is_clear")
     parts = [
-        Part("Accuracy without it", effects, WITHOUT, draw),
-        Part(f"Rank among {counted(n_heads, 'head')}, 1 is highest", ranks, RANKS),
+        costs_part(costs, clear),
+        Part(f"Rank among {counted(found.n_heads, 'head')}, 1 is highest", ranks, RANKS),
         Part("Heads that feed it", known["fed_by"], FEEDERS),
     ]
+    if (seen := found.texts.get(text)) is not None:
+        looks, part = looks_part(seen, text)
+        says, parts = [*says, looks, raises_in_words(seen)], [*parts, part]
     notes = not_measured(known["failed"])
     notes += [f"not stored: {', '.join(known['left'])}"] if known["left"] else []
-    return View(f"**{name}: {plain(known['verdict'] or 'its scores are not measured yet')}**", parts, notes)
+    return View(" ".join(filter(None, says)), parts, notes)
 
 
 def ideal_view(heads: Sequence[str], known: Mapping[str, Any]) -> View:
@@ -109,13 +107,13 @@ CELLS = {"from": Column("From"), "to": Column("looks at"), "attention": Column("
 
 
 def describe_head(
-    name: str, head: Head, found: InductionScores | None, task: TaskSpec, costs: Mapping[TaskSpec, Paired],
+    name: str, head: Head, found: InductionScores | None, task: TaskSpec | None, costs: Mapping[TaskSpec, Paired],
     clear: Mapping[TaskSpec, bool],
 ) -> str:  # fmt: skip
     """What the head is, and what it costs alone, in one sentence of what is known: its induction scores, and its
     `costs` on tasks, the study's `task` among them, with whether each is `clear`."""
     parts = [] if found is None else [_kind(head, found)]
-    if task in costs:
+    if task is not None and task in costs:
         is_loss = clear[task] and costs[task].difference < 0
         what = f"costs {points(costs[task])}" if is_loss else "costs nothing clear"
         parts.append(f"alone it {what} on {plain(describe_task(task))}")

@@ -38,7 +38,7 @@ COMMANDS = {
     "attention": ("attention", *TEXTS, "--heads", "L1H0,L2H1", "--out", "{out}.csv"),
     "ideal heads": ("idealize", *TEXTS, "--heads", "L1H0,L2H1", *TASK),
     "perplexity": ("perplexity", *TEXTS, "--mask", MASK),
-    "one head": ("head", "L1H1", "--tasks", "{questions}", "--shots", "0", "--limit", "8", "--order-questions", "8"),
+    "one head": ("head", "L1H1", "--tasks", "{questions}", "--shots", "0", "--limit", "8"),
     "criteria": ("compare", *TASK[:4], "--criteria", "importance,wanda,first-token", "--levels", "0,50",
                  "--random-orders", "1", "--order-questions", "8", "--out", "{out}.csv"),
     "what pruning saves": ("speed", "--mask", MASK),

@@ -11,14 +11,14 @@ from tests.engine.fixtures import write_questions
 @pytest.fixture
 def options(tiny, tmp_path):
     task = write_questions(tmp_path / "mine.jsonl", 12)
-    return *tiny, "--shots", 0, "--limit", 8, "--order-questions", 6, "--tasks", task
+    return *tiny, "--shots", 0, "--limit", 8, "--tasks", task
 
 
 def test_a_head_is_told_and_then_found_again(cli, told, options, monkeypatch):
     before = told("head", "L1H2", *options, "--stored")
-    assert before["verdict"] == "" and "scores" in before["left"] and before["scores"] == {}
+    assert "scores" in before["left"] and before["scores"] == {}
     found = told("head", "L1H2", *options, "--token", " river")
-    assert not found["left"] and not found["cached"] and found["verdict"]
+    assert not found["left"] and not found["cached"] and found["finding"].startswith("L1H2 is ")
     assert found["head"] == "L1H2" and found["scores"]["olsson"]["prefix_matching"]["rank"] in range(1, 9)
     assert [each["head"][:2] for each in found["fed_by"]] == ["L0"] * 4
     assert sum(each["part"] for each in found["fed_by"]) == pytest.approx(
@@ -36,7 +36,7 @@ def test_a_head_is_told_and_then_found_again(cli, told, options, monkeypatch):
     differing = ("seconds", "cached")
     assert {**again, **dict.fromkeys(differing)} == {**found, **dict.fromkeys(differing)}
     _, out, _ = cli("head", "L1H2", *options)
-    assert out.startswith("L1H2: ") and "Change of accuracy without it" in out
+    assert out.startswith("L1H2 is ") and "Lost without it, 8 train questions a task" in out
 
 
 def test_bad_input_gets_one_line(cli, options):

@@ -80,13 +80,29 @@ def test_the_card_says_only_what_is_known():
     assert describe_head("L1H1", (1, 1), None, task, {}, {}) == "**L1H1**"
     said = describe_head("L1H1", (1, 1), None, task, {task: none, other: lost}, {task: False, other: True})
     assert plain_text(said) == "L1H1 alone it costs nothing clear on demo_x, 5 shots; also 25 points on demo_y."
-    mean = {name: np.zeros((2, 4)) for name in ("prefix_matching", "copying", "previous_token", "duplicate_token")}
-    mean["prefix_matching"][1, 1], mean["copying"][1, 1] = 0.9, 3.0
-    found = InductionScores(mean, {name: np.zeros((2, 4)) for name in mean}, {"copying": 10, "prefix_matching": 10})
-    assert "L1H1 is an induction head and copies (prefix matching 0.90, rank 1 of 8" in plain_text(
-        describe_head("L1H1", (1, 1), found, task, {}, {})
-    )
-    assert "L0H0 is not an induction head" in plain_text(describe_head("L0H0", (0, 0), found, task, {}, {}))
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "words"),
+    [
+        (
+            {"prefix_matching": 0.9, "copying": -0.2},
+            0.0,
+            "is an induction head and copies (prefix matching 0.90, rank ",
+        ),
+        ({"prefix_matching": 0.9, "copying": -0.8}, 0.02, "is an induction head and copies hardly more than chance (p"),
+        ({"prefix_matching": 0.9, "copying": -0.9}, 0.0, "matches prefixes but does not copy (prefix matching 0.90, r"),
+        ({"previous_token": 0.6}, 0.0, "is a previous-token head (0.60, rank 1 of 12)"),
+        ({}, 0.0, "is not an induction head (prefix matching 0.05, rank 12 of 12)"),
+    ],
+)
+def test_what_a_head_is_is_said_honestly(values, error, words):
+    names = ("prefix_matching", "copying", "previous_token", "duplicate_token")
+    mean = {name: np.full((3, 4), 0.1) for name in names}
+    for name, value in ({"prefix_matching": 0.05} | values).items():
+        mean[name][1, 2] = value
+    found = InductionScores(mean, {name: np.full((3, 4), error) for name in names}, dict.fromkeys(names, 1))
+    assert plain_text(describe_head("L1H2", (1, 2), found, None, {}, {})).startswith(f"L1H2 {words}")
 
 
 def test_rankings_agree_as_scipy_says():

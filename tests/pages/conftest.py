@@ -325,15 +325,15 @@ def under_figure(at):
     return f"{below.value}  \n{below.help.removesuffix(HELP)}"
 
 
-def same_on_the_command_line(at, capsys, number=0, out=None):
-    """What the command of that number prints as JSON; its file, if it writes one, is `out`."""
+def same_on_the_command_line(at, capsys, number=0, out=None, more=()):
+    """What the command of that number prints as JSON; its file, if it writes one, is `out`. `more`: options to add."""
     from engine.__main__ import main
 
     words = shlex.split(command_of(at).splitlines()[number])
     if out is not None:
         words[words.index("--out") + 1] = str(out)
     # a path is from where the app was started; the test may have gone elsewhere since, and is told a whole one
-    assert executable() in (words[0], str(REPOSITORY / words[0])) and main([*words[1:], "--json"]) == 0
+    assert executable() in (words[0], str(REPOSITORY / words[0])) and main([*words[1:], *more, "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 

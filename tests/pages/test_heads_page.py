@@ -18,6 +18,7 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from engine.questions.tasks import TaskInfo, TaskStatus
 from engine.shapes import ModelShape
 from engine.studies.sweeps import Point, SweepRow
+from engine.views.view import plain_text
 from pages.ui.controls import many_tasks
 from pages.ui.controls.many_tasks import JUDGES
 from pages.ui.heads.below import DISTURBED
@@ -41,6 +42,7 @@ from tests.pages.conftest import (
 )
 
 NAMES = ("demo_copy", "demo_lookup", "demo_walk")
+LOOKS = ("It looks at", "From a repeated token it looks")
 
 
 @pytest.fixture
@@ -236,8 +238,8 @@ def test_what_an_order_costs_is_against_the_own_order():
 
 
 @pytest.mark.slow("measures all that the screen shows, and three tasks again")
-def test_what_a_head_costs_on_each_task_is_recounted(measures_ahead, open_screen, tiny_opt, questions):
-    """Of the study's task and two others, by the answers with and without the head."""
+def test_what_a_head_costs_on_each_task_is_recounted(measures_ahead, open_screen, tiny_opt, questions, capsys):
+    """Of the study's task and two others, by the answers with and without the head; the command reads the same ones."""
     at = open_screen(head="L1H2", colors="Induction")
     [costs] = [table for tables in frames_of(at) for table in tables.values() if {"row", "lost"} <= {*table}
                and table["row"].str.contains("shots").any()]  # fmt: skip
@@ -252,6 +254,13 @@ def test_what_a_head_costs_on_each_task_is_recounted(measures_ahead, open_screen
         lost.append(100 * (np.mean(full.correct) - np.mean(gone.correct)))
     shown = costs.drop_duplicates("row")
     assert len(shown) == 3 and sorted(shown["lost"]) == pytest.approx(sorted(lost))
+    [number] = [number for number, each in enumerate(command_of(at).splitlines()) if " head " in each]
+    found = same_on_the_command_line(at, capsys, number, more=["--stored"])
+    assert "tasks" not in found["left"] and [each["n"] for each in found["tasks"]] == shown["n"].tolist()
+    assert [-100 * each["change"] for each in found["tasks"]] == pytest.approx(shown["lost"].tolist())
+    assert [each["is_clear"] for each in found["tasks"]] == shown["is_clear"].tolist()
+    words, looks = (plain_text(each.value) for each in at.markdown if each.value.startswith(("**L1H2**", *LOOKS)))
+    assert found["finding"] == f"{words} {looks}"
 
 
 @pytest.mark.slow("measures two scores of all heads")

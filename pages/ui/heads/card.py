@@ -16,7 +16,7 @@ from engine.questions.requests import TaskSpec
 from engine.requests import ReportHead
 from engine.shapes import ModelShape
 from engine.statistics import Paired
-from engine.studies.ablations import cost_of, costs_by_task
+from engine.studies.ablations import costs_by_task, known_costs
 from engine.studies.one_head import READ, built_in, head_named
 from engine.studies.surveys import Survey, survey
 from engine.views.heads import costs_part, describe_head, looks_part, raises_in_words
@@ -32,6 +32,7 @@ from pages.ui.figures.sheet import Sheet
 from pages.ui.heads.map import KEY
 from pages.ui.heads.scores import ScoreReader
 from pages.ui.page.address import current_value
+from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.runtime import show_error
 from pages.ui.page.widget_writes import hold
 from pages.ui.page.work import Work, live
@@ -87,22 +88,14 @@ class HeadCard:
 
     def costs(self) -> tuple[Mapping[TaskSpec, Paired], Mapping[TaskSpec, bool]]:
         """Returns what the head costs on each task so far, and whether that is clear."""
-        costs, clear = dict[TaskSpec, Paired](), dict[TaskSpec, bool]()
         apart = max(self.costs_work.stored(), key=len, default={}) if self.missing else {}
-        for task in self.tasks:
-            if (scores := self.removed.scores.get(task)) is not None and scores.is_clear is not None:
-                costs[task], clear[task] = cost_of(scores, self.head), bool(scores.is_clear[self.head])
-            elif task in apart:
-                costs[task], clear[task] = apart[task], apart[task].is_significant
-        return costs, clear
+        return known_costs(self.head, self.tasks, self.removed.scores, apart)
 
     @property
     def request(self) -> ReportHead:
-        tasks = ",".join(task.name for task in self.tasks)
-        data_dir = self.reader.study.data_dir
-        return ReportHead(
-            head=self.name, **of_model(self.reader.target), tasks=tasks, shots=self.tasks[0].shots, task_data=data_dir
-        )
+        tasks, of = ",".join(task.name for task in self.tasks), self.reader
+        asked: dict[str, Any] = {"tasks": tasks, "shots": of.task.shots, "task_data": of.study.data_dir}
+        return ReportHead(head=self.name, **of_model(of.target), **asked, limit=RANKING_QUESTIONS)
 
 
 def choose_head(shape: ModelShape, first: str) -> str:
