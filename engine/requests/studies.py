@@ -43,8 +43,9 @@ from engine.studies.surveys import (
     together,
     written_row,
 )
-from engine.views.correlation import correlation_view
+from engine.views.correlation import correlation_view, ranks
 from engine.views.importance import mean_scores_part
+from engine.views.induction import capacity_view
 from engine.views.sweep import statements_view, sweep_view
 from engine.views.view import View
 
@@ -104,7 +105,9 @@ class Correlate(OnRay, OfManyTasks):
     command: ClassVar[str] = "correlate"
     group: ClassVar[str] = "Scores"
     score: str = choice("heads", WHAT, "score to compute (default: heads)")
-    induction: bool = flag("also correlate with the prefix matching and copying scores")
+    induction: bool = flag(
+        "also correlate with prefix matching and copying scores, and show what pruning keeps of them"
+    )
     out: str | None = output(TABLES, "output file: .csv or .parquet", is_required=True)
 
     def measurement(self, session: Session) -> Measurement[Survey]:
@@ -115,21 +118,27 @@ class Correlate(OnRay, OfManyTasks):
 
         if self.induction and self.score == "ffns":
             raise UsageError("--induction compares heads, and --score is ffns; leave one of them out")
-        found, others = run.value(self.measurement(run.session)), dict[str, Any]()
-        if self.induction:
-            mean = run.value(induction(run.session.target(self.spec))).mean
-            others = {name: mean[name] for name in ("prefix_matching", "copying")}
+        found = run.value(self.measurement(run.session))
+        induced = run.value(induction(run.session.target(self.spec))) if self.induction else None
+        others = {} if induced is None else {name: induced.mean[name] for name in ("prefix_matching", "copying")}
         rows = agreement_rows(found, self.aggregate, others)
         table = [written_row(row) for row in rows]
         counts = sorted({task.shots for task in self.grid()})
         means = {str(shots): mean_correlation(rows, shots, others) for shots in counts}
         fields = {"what": self.score, "n": self.order_questions, "tasks": len(found.scores), "mean_srcc": means,
                   "rows": table, "out": self.out}  # fmt: skip
+        scores = {describe_task(task): each.scores for task, each in found.scores.items()}
+        fields |= {"ranks": {name: ranks(each).tolist() for name, each in scores.items()}}
         mean = together(self.settings(), found.scores) if found.scores else None
         fields |= {"best": _best(mean.scores)} if mean else {}
         part = mean_scores_part(mean) if mean else None
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(table)))
-        return _result(found, found.failed, correlation_view(table, means, part, found.failed), fields, files=files)
+        view = correlation_view(table, means, part, found.failed)
+        if induced is not None and scores:
+            kept = capacity_view(induced, scores, next(iter(scores)))
+            fields |= {"capacity_left": {each.title: each.rows for each in kept.parts}}
+            view = replace(view, finding=f"{view.finding} {kept.finding}", parts=[*view.parts, *kept.parts])
+        return _result(found, found.failed, view, fields, files=files)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from cache import Store
 from cache.typed_json import Positive
 from engine.composed import Gathered, every
 from engine.importance.criteria import passes
-from engine.importance.rankings import aggregate, agreement, random_order
+from engine.importance.rankings import aggregate, agreement, agreement_within_layers, random_order
 from engine.importance.scores import GRADIENTS, Scores, importance
 from engine.measurement import Measurement
 from engine.models.loading import LoadSpec
@@ -160,10 +160,10 @@ def agreement_rows(
         if len(scores) < 2:
             return
         named = {str(number): each for number, each in enumerate(scores.values())}
-        pairs, of = agreement(named), list(scores)
+        pairs, of, within = agreement(named), list(scores), agreement_within_layers(named)
         for i, j in zip(*np.triu_indices(len(scores), 1), strict=True):
             values = {name: float(getattr(pairs, name)[i, j]) for name in ("srcc", "low", "high", "p", "overlap")}
-            rows.append({"kind": kind, "a": of[i], "b": of[j], **values})
+            rows.append({"kind": kind, "a": of[i], "b": of[j], **values, "within": float(within[i, j])})
 
     for shots in sorted({task.shots for task in found.scores}):
         scores = found.at(shots)

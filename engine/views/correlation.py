@@ -147,10 +147,8 @@ def pair_in_words(of: Rankings, a: str, b: str, noun: str) -> str:
 
 
 def ranks_part(of: Rankings, a: str, b: str, noun: str) -> Part:
-    """The ranks of every component by two rankings; 1 is the most important, and equal scores share their mean."""
-    from scipy.stats import rankdata
-
-    both = [rankdata(-of.scores[each].ravel()) for each in (a, b)]
+    """The ranks of every component by two rankings."""
+    both = [ranks(of.scores[each]).ravel() for each in (a, b)]
     shape = of.scores[a].shape
     names = [f"L{at[0]}H{at[1]}" if len(at) == 2 else f"F{at[0]}" for at in np.ndindex(shape)]
     layers = [at[0] for at in np.ndindex(shape)]
@@ -161,6 +159,13 @@ def ranks_part(of: Rankings, a: str, b: str, noun: str) -> Part:
     columns = RANKS | {"rank_a": Column(f"Rank on {a} (1 = most important)"), "rank_b": Column(f"Rank on {b}")}
     draw = partial(kit.scatter, x="rank_a", y="rank_b")
     return Part(f"{counted(len(rows), noun)} by both", rows, columns, draw, width=0.45)
+
+
+def ranks(scores: np.ndarray) -> np.ndarray:
+    """The rank of every component; 1 is the most important, and equal scores share their mean."""
+    from scipy.stats import rankdata
+
+    return rankdata(-scores, axis=None).reshape(scores.shape)
 
 
 def _cost_in_words(of: Rankings) -> str:

@@ -149,6 +149,12 @@ def test_rankings_of_tasks_are_drawn_and_compared(open_screen, tmp_path, capsys)
     assert len(ranks) == 8 and "rank correlation" in said(at)
     out = same_on_the_command_line(at, capsys, 0, tmp_path / "correlations.csv")
     assert out["mean_srcc"]["0"] == pytest.approx(rho)
+    for side in ("a", "b"):
+        told = out["ranks"][f"{at.selectbox(key=f'heads_{side}').value}, 0 shots"]
+        assert np.ravel(told).tolist() == ranks.sort_values("name")[f"rank_{side}"].tolist()
+    at.segmented_control(key="heads_measure").set_value("within")
+    [row] = [row for row in out["rows"] if {row["a"], row["b"]} == {"demo_copy", "demo_lookup"}]
+    assert matrix_of(settled(at))["demo_copy", "demo_lookup"] == pytest.approx(row["within"])
     mean = number_after("Mean rank correlation of two tasks: ", printed_by_the_program(at))
     assert mean == pytest.approx(rho, abs=6e-4)
 
@@ -164,7 +170,7 @@ def matrix_of(at):
 
 
 @pytest.mark.slow("measures two rankings and four accuracies")
-def test_what_another_tasks_order_costs_is_measured_on_demand_and_told(across, only_tasks):
+def test_what_another_tasks_order_costs_is_measured_on_demand_and_told(across, only_tasks, tmp_path, capsys):
     at = press(across(), "Measure these rankings")
     assert "heads pruned by the order of" not in said(at)
     press(at, "Prune 50% by each of 2 rankings")
@@ -186,6 +192,11 @@ def test_what_another_tasks_order_costs_is_measured_on_demand_and_told(across, o
     at.segmented_control(key="heads_measure").set_value("cost")
     costs = matrix_of(settled(at))
     assert {*costs} == {others, others[::-1]} and costs[others] == pytest.approx(100 * (right[0] - right[1]))
+    commands = command_of(at).splitlines()
+    told = [same_on_the_command_line(at, capsys, number, tmp_path / "a.csv")
+            for number, each in enumerate(commands) if " sweep " in each]  # fmt: skip
+    acc = {(row["task"], row["of"]): row["acc"] for each in told for row in each["rows"]}
+    assert costs == pytest.approx({(a, b): 100 * (acc[a, a] - acc[a, b]) for a, b in costs})
 
 
 @pytest.mark.slow("measures four rankings")
@@ -312,7 +323,7 @@ def test_a_badge_says_only_what_is_pruned(text, words):
     assert mask_counts(shape, parse_mask(text, shape)) == words
 
 
-def test_what_is_folded(measures_ahead, open_screen):
+def test_what_is_folded(measures_ahead, open_screen, tmp_path, capsys):
     at = open_screen(
         section_prefix_matching_against_copying="True",
         section_what_pruning_keeps_of_the_induction_capacity="True",
@@ -322,6 +333,11 @@ def test_what_is_folded(measures_ahead, open_screen):
     tables = [{*table} for tables in frames_of(at) for table in tables.values()]
     assert {"prefix_matching", "copying_share"} <= set().union(*tables)
     assert any("prefix_matching" in frame.value for frame in at.dataframe)
+    left = [table for tables in frames_of(at) for table in tables.values() if {"line", "left"} <= {*table}]
+    [number] = [number for number, each in enumerate(command_of(at).splitlines()) if "--induction" in each]
+    told = same_on_the_command_line(at, capsys, number, tmp_path / "a.csv")["capacity_left"]
+    for table, rows in zip(left, told.values(), strict=True):
+        assert [row["left"] for row in rows] == pytest.approx(table["left"].tolist())
 
 
 @pytest.mark.slow("loads two models")

@@ -73,7 +73,8 @@ def draw_across(asks: Study, wait: Callable[[], Target], since_s: float) -> None
     measured: dict[str, Measurement[Any]] = {TITLES[what]: survey(of.target, of.setting, tuple(tasks), what)}
     if of.has_costs:
         measured[ORDERED] = of.costs
-    draw_actions(Origin("Heads", [request], measured, words), sheet)
+    requests = [request, *(of.costs_requests if known.costs else [])]
+    draw_actions(Origin("Heads", requests, measured, words), sheet)
 
 
 def _draw_work(of: RankingReader, since_s: float) -> None:

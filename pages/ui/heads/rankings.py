@@ -8,13 +8,15 @@ from typing import Any
 from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import CHUNK, TaskSpec
+from engine.requests import Sweep
 from engine.studies.study import pool_of
 from engine.studies.surveys import StudySettings, Survey, describe_task
 from engine.studies.sweeps import SweepRow, Swept, points, sweep
 from engine.views.correlation import Rankings
-from pages.ui.controls.first_views import transfer_percent
+from pages.ui.controls.first_views import JUDGES, transfer_percent
 from pages.ui.controls.many_tasks import importance_work, is_short, setting_of, so_far
 from pages.ui.controls.study import Study
+from pages.ui.downloads.origin import of_grid, of_model, percent
 from pages.ui.page.runtime import first_figure_s
 from pages.ui.page.work import Work
 
@@ -92,6 +94,14 @@ class RankingReader:
         wanted += [each for name in names for each in points(self.judged, [self.permille], [0], "task", name)]
         setting = replace(self.setting, heads_by=self.what)
         return sweep(self.target, setting, wanted, pool_of(names))
+
+    @property
+    def costs_requests(self) -> list[Sweep]:
+        """Returns the requests of the same accuracies: of all tasks by the order of each."""
+        of: dict[str, Any] = {**of_model(self.target), **of_grid(self.judged), "task_data": self.study.data_dir}
+        of |= {"head_levels": percent(self.permille), "head_score": self.what, "limit": JUDGES, "order": "task"}
+        sources = [task.name for task in self.judged]
+        return [Sweep(**of, source_task=name, out=f"accuracies-{at}.csv") for at, name in enumerate(sources)]
 
     @property
     def costs_work(self) -> Work[Swept]:
