@@ -64,7 +64,7 @@ class Agreement:
     srcc: Spearman's rho of their scores, nan if one of them is constant
     low, high: a 95% interval (Fisher's z, Bonett and Wright's standard error; nan if rho is 1 or -1)
     p: two-sided, from random relabelings of the components (for more than 512, from the normal limit)
-    overlap: share of the top 30% of one that is in the top 30% of the other
+    overlap: share of the top 30% of one that is in the top 30% of the other; nan where ties leave open what is in it
     """
 
     labels: tuple[str, ...]
@@ -102,7 +102,8 @@ def agreement(scores: Mapping[str, np.ndarray], permutations: int = PERMUTATIONS
     z[(np.abs(srcc) > 1 - 1e-12) & ~np.eye(len(srcc), dtype=bool)] = np.nan
     low, high = (np.round(np.tanh(z + side * Z_95 * error), DIGITS) for side in (-1, 1))
     chosen = list(scores)
-    shared = [[top_overlap(scores[a], scores[b]) for b in chosen] for a in chosen]
+    open_ones = {name for name in chosen if _ties_at_cut(scores[name])}
+    shared = [[math.nan if {a, b} & open_ones else top_overlap(scores[a], scores[b]) for b in chosen] for a in chosen]
     return Agreement(tuple(chosen), srcc, low, high, p, np.array(shared))
 
 
@@ -128,6 +129,12 @@ def top_overlap(a: np.ndarray, b: np.ndarray, share: float = TOP_SHARE) -> float
     count = n_top(a.size, share)
     best = [set(np.argsort(-scores.ravel(), kind="stable")[:count].tolist()) for scores in (a, b)]
     return len(best[0] & best[1]) / count
+
+
+def _ties_at_cut(scores: np.ndarray) -> bool:
+    """Whether components that tie are on both sides of the end of the top share, so that either may be in it."""
+    falling, n = np.sort(scores, axis=None)[::-1], n_top(scores.size)
+    return n < falling.size and bool(falling[n - 1] == falling[n])
 
 
 def aggregate(scores: Mapping[str, np.ndarray], how: str = "scores") -> np.ndarray:

@@ -64,8 +64,6 @@ class Rankings:
         if a == b or not {a, b} <= self.scores.keys():
             return math.nan
         at = [*self.scores].index(a), [*self.scores].index(b)
-        if measure == "overlap" and any(_ties_at_cut(self.scores[each]) for each in (a, b)):
-            return math.nan  # ties leave open which components are in it
         return float(self.within[at] if measure == "within" else getattr(self.agreement, measure)[at])
 
     def interval(self, a: str, b: str) -> tuple[float, float]:
@@ -187,12 +185,6 @@ def _alike(srcc: float, within: float, noun: str) -> str:
     least = srcc if math.isnan(within) else min(srcc, within)
     how = "Largely the same" if least >= ALIKE else "Partly the same" if least >= PARTLY_ALIKE else "Other"
     return f"{how} {noun}s matter"
-
-
-def _ties_at_cut(scores: np.ndarray) -> bool:
-    """Whether components that tie are on both sides of the end of the top share."""
-    falling, n = np.sort(scores, axis=None)[::-1], n_top(scores.size)
-    return n < falling.size and bool(falling[n - 1] == falling[n])
 
 
 def correlation_view(
