@@ -90,8 +90,8 @@ def rankings_part(of: Rankings, labels: Sequence[str], measure: str, pair: tuple
             row = {"a": a, "b": b, "value": None if math.isnan(value) else value, "low": low, "high": high}
             rows.append(row | {"selected": (a, b) == pair})
     is_cost = measure == "cost"
-    columns = {"a": Column("Judged on" if is_cost else "Ranking"),
-               "b": Column("Pruned by the order of" if is_cost else "Other ranking"),
+    columns = {"a": Column("Judged on (validation)" if is_cost else "Ranking"),
+               "b": Column("Pruned by the order of (train)" if is_cost else "Other ranking"),
                "value": MEASURES[measure]} | (interval(".2f") if measure == "srcc" else {})  # fmt: skip
     title = MEASURES[measure].title.partition(",")[0]
     title += f", {percent(of.permille / 1000, 0)} of heads pruned" if is_cost else ""

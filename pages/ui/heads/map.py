@@ -26,7 +26,7 @@ from pages.ui.sections.section import MEASURE_HELP
 KEY = "head"  # the query parameter that names the head of the card
 MAP, N_NAMED = "heads_map", 3
 CAPTIONS = {
-    COST: "Points lost without it; numbers where the loss is clear. Click a head.",
+    COST: "Points lost without it, {n} train questions; numbers where clear. Click a head.",
     ESTIMATE: "Score of the pruning order from {n} train questions, no unit. Click a head.",
     INDUCTION: "Attention to what followed an earlier copy, share. A dot: it clearly copies. Click a head.",
 }
