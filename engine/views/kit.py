@@ -178,12 +178,12 @@ def matrix(part: Part, x: str, y: str, value: str, signed: bool = False, selects
     is_long = sum(map(len, {str(row[x]) for row in part.rows})) > MOST_LETTERS * part.width
     encoding = {
         "x": _ordinal(part, x) | {"axis": {"labelOverlap": skips, "labelAngle": -35 * is_long, "labelLimit": 160}},
-        "y": _ordinal(part, y) | {"axis": {"labelOverlap": True, "labelLimit": 200}},
+        "y": _ordinal(part, y) | {"axis": {"labelOverlap": True, "labelLimit": 200, **ABOVE}},
         "tooltip": tips(part),
     }
     layers = [_cells(part, value, signed, "") | _click(selects, x, y), *_numbers(part, x, value, value)]
     layers += _ring() if selects else []
-    more_px = LEGEND_PX * (part.width < 1) + SLANTED_PX * is_long
+    more_px = ROW_PX + LEGEND_PX * (part.width < 1) + SLANTED_PX * is_long
     return _picture(part, layers, encoding, {"height": max(60, min(28 * n_down, 560)) + AXIS_PX + more_px})
 
 
