@@ -9,7 +9,7 @@ from typing import Any
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.progress import Progress
-from engine.questions.requests import questions_in
+from engine.questions.rendering import questions_in
 from engine.records import SCHEMA, Record, decode, made_of, noted, unpack_json
 from engine.shipped import MARK
 

@@ -102,9 +102,9 @@ def no_network():
 @pytest.fixture(autouse=True, scope="session")
 def embedded_tasks_are_rendered_once():
     """Each store begins empty, so each test would have the harness render the same embedded questions again."""
-    from engine.questions import requests
+    from engine.questions import rendering
 
-    rendered, render = {}, requests._render
+    rendered, render = {}, rendering._render
 
     def render_once(task, info, given):
         if given is None or not task.name.startswith("demo_"):
@@ -115,7 +115,7 @@ def embedded_tasks_are_rendered_once():
         return rendered[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(requests, "_render", render_once)
+        patch.setattr(rendering, "_render", render_once)
         yield
 
 

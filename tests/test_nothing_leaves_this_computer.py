@@ -76,7 +76,7 @@ def network_use(source: str) -> set[str]:
         ("from huggingface_hub import HfApi, constants", {"huggingface_hub.HfApi"}),
         ("transformers.AutoTokenizer.from_pretrained('gpt2')", {"from_pretrained"}),
         ("transformers.AutoTokenizer.from_pretrained('gpt2', local_files_only=True)", set()),
-        ("from urllib.parse import urlsplit\nfrom engine.questions.requests import select", set()),
+        ("from urllib.parse import urlsplit\nfrom engine.questions.rendering import select", set()),
     ],
 )
 def test_network_use_is_found_in_source(line, found):

@@ -49,14 +49,14 @@ from headroom.engine.models.loading import LoadSpec
 from headroom.engine.models.masks import parse_mask
 from headroom.engine.models.session import Session
 from headroom.engine.progress import final
-from headroom.engine.questions.requests import TaskSpec, get_requests, select
+from headroom.engine.questions.rendering import TaskSpec, render_questions, select
 from headroom.engine.training.live import trained
 from headroom.engine.training.recipe import Recipe
 
 store, folder = sys.argv[1:]
 session = Session(open_store(store))
 target = session.target(LoadSpec("demo", "fp32"), bos=True)
-questions = select(get_requests(TaskSpec("demo_copy", 0), None, session.store), 12, "first")
+questions = select(render_questions(TaskSpec("demo_copy", 0), None, session.store), 12, "first")
 mask = parse_mask("L3H5,F7,L1H0-3", target.shape)
 found = accuracy(final(evaluation(target, questions, mask).run(session)))
 final(export(session, target, Export(mask, folder + "/pruned", "small")))

@@ -24,7 +24,7 @@ from engine.pieces import Measured, Measuring, Piece
 from engine.progress import Progress, driven
 from engine.questions.checked_encoding import encode_chunk
 from engine.questions.encoding import Encoded
-from engine.questions.requests import CHUNK, SMALL_CHUNK, Question, Questions, SizedChunk
+from engine.questions.rendering import CHUNK, SMALL_CHUNK, Question, Questions, SizedChunk
 from engine.records import Record, canonical_key
 from engine.statistics import Paired, exponential, paired, wilson
 from engine.timing.workload import all_characters, characters, kept_share
@@ -269,4 +269,4 @@ def answers_of(questions: Questions, parts: Sequence[Record]) -> Answers:
         greedy[start:stop, :width] = part.arrays["greedy"][: len(block)].astype(bool)
         n_cut[start:stop] = part.arrays["n_cut"][: len(block)]
         start = stop
-    return Answers(tuple(questions.at(rows)), scores, greedy, n_cut, questions.requests.greedy)
+    return Answers(tuple(questions.at(rows)), scores, greedy, n_cut, questions.rendered.greedy)

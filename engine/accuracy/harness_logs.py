@@ -16,7 +16,7 @@ from engine.accuracy.harness_rows import HOW, AskedChoice, ScoredChoice, logged_
 from engine.errors import HeadroomError
 from engine.files import named, read_regular
 from engine.questions.lm_eval_internals import as_logged
-from engine.questions.requests import Question
+from engine.questions.rendering import Question
 
 NAMED = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+))?")  # 0.4.3 and later
 EARLIER = "pretrained__"  # in names of 0.4.0 to 0.4.2, which begin with the arguments of the model

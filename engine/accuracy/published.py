@@ -18,7 +18,7 @@ from engine.checkpoints.names import model_name
 from engine.errors import HeadroomError
 from engine.files import read_regular
 from engine.models.loading import LoadSpec
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 
 TABLE = Path(__file__).with_name("published.csv")
 COLUMNS = ("model", "revision", "task", "shots", "bos", "metric", "value", "stderr")

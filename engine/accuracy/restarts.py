@@ -30,7 +30,7 @@ from engine.models.slicing import Sliced, applied, sliced
 from engine.pieces import found
 from engine.progress import Progress, driven
 from engine.questions.encoding import Encoded, pack
-from engine.questions.requests import Questions
+from engine.questions.rendering import Questions
 from engine.records import Record, encode
 from engine.timing.workload import all_characters
 

@@ -24,7 +24,7 @@ from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.encoding import front, pack_strings, tokenized, unpack_strings
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from engine.questions.tasks import packaged_tasks
 from engine.records import Record, canonical_key, pack_json, unpack_json
 from engine.texts.passages import checked, decoded, solved, text_digest
@@ -100,7 +100,7 @@ def built_in_text(store: Store) -> str:
     parts = [passage.text for passage in passages(long=True)]
     for name in packaged_tasks():
         for split in ("train", "validation"):
-            parts += solved(get_requests(TaskSpec(name, 0, split), store=store))
+            parts += solved(render_questions(TaskSpec(name, 0, split), store=store))
     return BETWEEN.join(dict.fromkeys(parts))
 
 

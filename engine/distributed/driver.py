@@ -25,7 +25,7 @@ from engine.measurement import Call, Measurement, Missing, note_incomplete
 from engine.models.session import Session, Target
 from engine.placement.devices import device_class, free_bytes
 from engine.placement.needs import load_needs
-from engine.questions.requests import Questions
+from engine.questions.rendering import Questions
 
 TURN_S = 1.0  # between reports
 RESTARTS = 10  # of a worker

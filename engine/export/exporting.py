@@ -34,7 +34,7 @@ from engine.models.session import Session, Target
 from engine.placement.needs import memory_estimate
 from engine.progress import Progress, last_value
 from engine.questions.encoding import read
-from engine.questions.requests import Questions
+from engine.questions.rendering import Questions
 
 PLANS = {"masked": masked, "small": small, "even": even}
 TOKENS = 256

@@ -25,7 +25,7 @@ from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress, may_stop
 from engine.questions.checked_encoding import encode_chunk
-from engine.questions.requests import Questions
+from engine.questions.rendering import Questions
 from engine.records import canonical_key
 from engine.timing.workload import all_characters, characters
 

@@ -23,7 +23,7 @@ from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.encoding import encode_questions
-from engine.questions.requests import Question
+from engine.questions.rendering import Question
 from engine.questions.word_pairs import N_SHOTS, PairTask, included_tasks
 from engine.records import Record, canonical_key
 from engine.timing.workload import CHARACTERS_A_TOKEN

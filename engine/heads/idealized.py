@@ -30,7 +30,7 @@ from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress, driven
 from engine.questions.encoding import Encoded, Row, pack, tokenized, with_beginning
-from engine.questions.requests import Questions
+from engine.questions.rendering import Questions
 from engine.records import Record, canonical_key
 from engine.statistics import share_of
 from engine.texts.incontext import MIN_TOKENS

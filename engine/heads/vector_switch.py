@@ -36,7 +36,7 @@ from engine.models.loading import Loaded
 from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.requests import Question
+from engine.questions.rendering import Question
 from engine.questions.word_pairs import N_SHOTS, Pair, PairTask
 from engine.records import Record, canonical_key
 from engine.statistics import Paired, paired

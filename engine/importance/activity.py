@@ -40,7 +40,7 @@ from engine.pieces import Measuring, Piece
 from engine.placement.placement import refuse_gradients
 from engine.progress import Progress, may_stop
 from engine.questions.encoding import Row, batches, pack
-from engine.questions.requests import CHUNK, Questions
+from engine.questions.rendering import CHUNK, Questions
 from engine.records import Record, canonical_key
 from engine.shapes import ModelShape
 from engine.timing.workload import gold_characters

@@ -24,7 +24,7 @@ from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.progress import Progress, driven
-from engine.questions.requests import Question, Questions
+from engine.questions.rendering import Question, Questions
 
 METRICS = ("acc", "acc_norm")
 BLOCK = 2_000_000  # predicted log-likelihoods held at once: 16 MB
@@ -79,7 +79,7 @@ def gradients(target: Target, questions: Questions) -> Measurement[Gradients]:
     UsageError for a task judged by greedy decoding: the decoded text does not follow from the log-likelihood of one
     continuation, so it cannot be estimated.
     """
-    if questions.requests.greedy:
+    if questions.rendered.greedy:
         raise UsageError(f"{questions.task.name} is judged by greedy decoding, which cannot be estimated from "
                          "log-likelihoods; measure it")  # fmt: skip
     full, scores = evaluation(target, questions, Mask.full(target.shape)), importance(target, questions, "gate")

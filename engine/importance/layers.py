@@ -23,7 +23,7 @@ from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece, is_sound
 from engine.progress import Progress
 from engine.questions.encoding import pack
-from engine.questions.requests import Questions
+from engine.questions.rendering import Questions
 from engine.records import Key, Record, canonical_key, encode
 from engine.shapes import ModelShape
 from engine.timing.workload import all_characters, gradient_characters

@@ -21,7 +21,7 @@ from engine.measurement import Measurement
 from engine.models.masks import Edits, Mask, parse_edits, without_layers
 from engine.models.session import Target
 from engine.progress import Progress
-from engine.questions.requests import RenderedQuestions, TaskSpec, get_requests, select
+from engine.questions.rendering import RenderedQuestions, TaskSpec, render_questions, select
 from engine.shapes import ModelShape
 
 Axis = Literal["heads", "ffns", "layers"]
@@ -181,12 +181,12 @@ def evidence(
     wanted: Collection[str],
     n_layers: int = 0,
     data_dir: str | Path | None = None,
-    requests: RenderedQuestions | None = None,
+    rendered: RenderedQuestions | None = None,
 ) -> Measurement[Evidence]:
     """Returns the `wanted` Evidence (fields of Evidence) and, if any layers are dropped, the first `n_layers` of
     their order; missing evidence is None.
 
-    `requests`: the rendered requests of the task, if available. Each part is named and counted separately; the share of
+    `rendered`: the questions of the task, if available. Each part is named and counted separately; the share of
     a step is relative to all parts.
     """
     shape, needed = target.shape, [name for name in RANKED if name in wanted or name == "layers" and n_layers]
@@ -195,7 +195,7 @@ def evidence(
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Evidence]:
         known, questions = Evidence(), None
         if measured & {*needed}:
-            asked = requests or get_requests(replace(task, split=ranking.split), data_dir, run.session.store)
+            asked = rendered or render_questions(replace(task, split=ranking.split), data_dir, run.session.store)
             questions = select(asked, ranking.n_scored, "stratified")
         n = questions.n if questions else 1
         sizes = {name: n * passes(ranking.what(name), shape) for name in PARTS} | {"prefix_matching": 1}
@@ -219,11 +219,11 @@ def evidence(
 
 
 def orders_of(
-    target: Target, pruning: Pruning, data_dir: str | Path | None = None, requests: RenderedQuestions | None = None
+    target: Target, pruning: Pruning, data_dir: str | Path | None = None, rendered: RenderedQuestions | None = None
 ) -> Measurement[Orders]:
-    """Returns the Orders that the levels of `pruning` need; `requests` as for `evidence`."""
+    """Returns the Orders that the levels of `pruning` need; `rendered` as for `evidence`."""
     wanted, n_layers = pruning.missing(Evidence()), pruning.n_layers_dropped
-    known = evidence(target, pruning.task, pruning.ranking, wanted, n_layers, data_dir, requests)
+    known = evidence(target, pruning.task, pruning.ranking, wanted, n_layers, data_dir, rendered)
     return known.map(
         lambda known: None if pruning.missing(known) else orders_from(target.shape, pruning.ranking, known)
     )

@@ -27,7 +27,7 @@ from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.encoding import Encoded, Row, pack
-from engine.questions.requests import CHUNK, Questions
+from engine.questions.rendering import CHUNK, Questions
 from engine.records import Record, canonical_key
 from engine.shapes import ModelShape
 from engine.statistics import ALPHA, holm, mcnemar

@@ -6,7 +6,7 @@
 `pair_files`: files of word pairs, such as spreadsheets write them
 `white_space`: white space at the ends of a user's own texts
 `faults`: faulty rows, and the errors that name all of them
-`requests`: rows rendered by lm-evaluation-harness into hashed questions
+`rendering`: rows rendered by lm-evaluation-harness into hashed questions
 `harness`: its tasks as objects, with rows of this computer
 `labels`: labels of the solved examples: true answers, shuffled ones, or unrelated words
 `chats`: the chat template of a model, and prompts rendered with it

@@ -8,7 +8,7 @@ from engine.errors import HeadroomError
 from engine.progress import may_stop
 from engine.questions.encoding import Encoded, encode_questions
 from engine.questions.faults import BadChoices, RowFault
-from engine.questions.requests import Question, Questions, get_requests
+from engine.questions.rendering import Question, Questions, render_questions
 from engine.questions.rows import OwnFile
 from engine.questions.tasks import SPLITS
 
@@ -23,10 +23,10 @@ def encode_chunk(
     try:
         return encode_questions(questions.at(chunk), tokenizer, bos, n_ctx)
     except BadChoices as error:
-        encoding, own = (tokenizer, bos, n_ctx), questions.requests.own
+        encoding, own = (tokenizer, bos, n_ctx), questions.rendered.own
         if own is None:
             raise BadChoices([*_faults(questions.at(questions.order[: questions.n]), *encoding)]) from error
-        parts = [(questions.requests.questions, own), *_other_splits(questions, own)]
+        parts = [(questions.rendered.questions, own), *_other_splits(questions, own)]
         found = [replace(fault, row=of.rows[fault.row]) for asked, of in parts for fault in _faults(asked, *encoding)]
         raise BadChoices(sorted(found, key=lambda fault: fault.row), own.path) from error
 
@@ -36,7 +36,7 @@ def _other_splits(questions: Questions, own: OwnFile) -> Iterator[tuple[Sequence
     for split in SPLITS:
         if split != questions.task.split:
             try:
-                found = get_requests(replace(questions.task, split=split))
+                found = render_questions(replace(questions.task, split=split))
             except HeadroomError:  # such as too few rows for the examples: then these are not asked either
                 continue
             if found.own is not None and found.own.path == own.path:

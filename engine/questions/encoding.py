@@ -17,7 +17,7 @@ import numpy as np
 from engine.checkpoints.tokenizer import ROWS, prefix_token, tokens_in_front
 from engine.errors import HeadroomError
 from engine.questions.faults import BadChoices, RowFault, clipped
-from engine.questions.requests import Question
+from engine.questions.rendering import Question
 from engine.records import pack_json, unpack_json
 
 BATCH_TOKENS = 2048  # padded tokens a forward pass; part of the numbers in int8 and bf16, see records.SCHEMA

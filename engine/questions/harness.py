@@ -19,7 +19,7 @@ from engine.questions.chats import Messages
 from engine.questions.tasks import PAIR_COLUMNS, TaskInfo
 
 if TYPE_CHECKING:
-    from engine.questions.requests import TaskSpec
+    from engine.questions.rendering import TaskSpec
 
 
 class Chats:

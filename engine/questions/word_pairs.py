@@ -26,7 +26,7 @@ from engine.questions.encoding import encode_questions
 from engine.questions.faults import BadChoices
 from engine.questions.labels import derangement
 from engine.questions.pair_files import PairColumns, read_pair_file
-from engine.questions.requests import Question
+from engine.questions.rendering import Question
 from engine.questions.tasks import PAIR_COLUMNS, SPLITS, embedded_tasks, local_files
 from engine.questions.white_space import white_space_note
 

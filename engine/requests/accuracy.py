@@ -17,7 +17,7 @@ from engine.measurement import Measurement
 from engine.models.added_vector import AddedVector
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
-from engine.questions.requests import Questions, TaskSpec, harness_rows
+from engine.questions.rendering import Questions, TaskSpec, harness_rows
 from engine.questions.tasks import SPLITS, task_info
 from engine.requests.base import MOST, OfModel, OfTask, RequestRun, Result, WithData, WithPruning, mask_of, selected
 from engine.requests.fields import choice, names_of, number, numbers_of, output, path, string
@@ -66,10 +66,10 @@ class Evaluate(WithPruning, OfTask):
         added = self._vector(run, target)
         answers = run.value(self._evaluation(session, target, questions, mask, added))
         seconds = time.monotonic() - started_s
-        result, is_greedy = accuracy(answers), questions.requests.greedy
+        result, is_greedy = accuracy(answers), questions.rendered.greedy
         fields = {
             "task": self.task, "shots": self.shots, "same_examples": self.same_examples, "split": self.split,
-            "labels": self.labels, "labels_kept": questions.requests.kept,
+            "labels": self.labels, "labels_kept": questions.rendered.kept,
             "n": result.n, "acc": result.acc, "acc_norm": None if is_greedy else result.acc_norm,
             "perplexity": result.perplexity, "acc_ci95": [result.ci_low, result.ci_high],
             "items_per_second": result.n / seconds, "mask": mask.text(), "fill": self.fill,
@@ -81,7 +81,7 @@ class Evaluate(WithPruning, OfTask):
             "calibration": _calibration(answers),
         }  # fmt: skip
         notes = [] if added is None else [f"The vector of {self.add_vector} is added at layer {added.layer}."]
-        if kept := questions.requests.kept:
+        if kept := questions.rendered.kept:
             notes.append(f"{100 * kept:.1f}% of the examples keep their true answer: too few answers differ.")
         sides, change, by_model = [fields], None, {target.spec.in_words: answers}
         if other is not None:
@@ -175,7 +175,7 @@ class CheckPublished(WithData, OfModel):
             target = run.session.target(spec, bos)
             questions = selected(TaskSpec(task, shots), self.data_dir, run.session, self.limit)
             answers = run.value(evaluation(target, questions, Mask.full(target.shape)))
-            n_all = n_published(rows, len(questions.requests.questions))
+            n_all = n_published(rows, len(questions.rendered.questions))
             found += [compare(row, answers, spec.precision, n_all) for row in rows]
         agree = all(each.verdict != "differs" for each in found)
         rows = [_compared_fields(each) for each in found]

@@ -22,7 +22,7 @@ from engine.placement.placement import PLACE_HELP
 from engine.progress import Progress, driven, remark
 from engine.questions.chats import chat_template
 from engine.questions.labels import LABELS
-from engine.questions.requests import MAX_SHOTS, SAMPLES, Questions, TaskSpec, get_requests, select
+from engine.questions.rendering import MAX_SHOTS, SAMPLES, Questions, TaskSpec, render_questions, select
 from engine.records import noted
 from engine.requests.fields import check_values, choice, flag, number, option_name, options, path, string, switch
 from engine.requests.output import check_out, draw_report, say, write_files
@@ -377,4 +377,4 @@ def selected(
 ) -> Questions:
     """At most `limit` questions of a task; of a very long file no more are read than are wanted."""
     first = limit if sample == "first" else 0
-    return select(get_requests(task, data_dir, session.store, first), limit, sample)
+    return select(render_questions(task, data_dir, session.store, first), limit, sample)

@@ -13,7 +13,7 @@ from engine.heads.induction import SCORES
 from engine.measurement import Measurement
 from engine.models.masks import parse_heads
 from engine.models.session import Session, Target
-from engine.questions.requests import MAX_SHOTS
+from engine.questions.rendering import MAX_SHOTS
 from engine.questions.tasks import task_info
 from engine.requests.accuracy import Evaluate
 from engine.requests.base import (

@@ -10,7 +10,7 @@ from engine.heads.induction import best_heads
 from engine.importance.rankings import permille
 from engine.measurement import Measurement
 from engine.models.session import Session, Target
-from engine.questions.requests import MAX_SHOTS
+from engine.questions.rendering import MAX_SHOTS
 from engine.requests.base import (
     MOST,
     OfModel,

@@ -16,7 +16,7 @@ from engine.models.masks import Mask
 from engine.models.session import Session, Target
 from engine.progress import Progress
 from engine.questions.chats import chat_template
-from engine.questions.requests import MAX_SHOTS, TaskSpec
+from engine.questions.rendering import MAX_SHOTS, TaskSpec
 from engine.requests.base import (
     AS_CHAT,
     MOST,

@@ -16,7 +16,7 @@ from engine.importance.scores import WHAT
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.progress import announce, in_time
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.questions.tasks import embedded_tasks, list_tasks
 from engine.requests.base import (
     MOST,

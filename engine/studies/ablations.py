@@ -19,7 +19,7 @@ from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
 from engine.progress import Progress
-from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.rendering import TaskSpec, render_questions, select
 from engine.shapes import ModelShape
 from engine.statistics import ALPHA, Paired, holm, mcnemar, paired
 from engine.studies.removal import N_DRAWS, Removal, found_heads, without, without_heads
@@ -65,7 +65,7 @@ def ablations(
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Ablations | None]:
         yield Progress(0, 1, message="preparing the questions")
-        questions = select(get_requests(task, data_dir, run.session.store), n, "stratified")
+        questions = select(render_questions(task, data_dir, run.session.store), n, "stratified")
         answers = partial(evaluation, target, questions)
         n_scored = passes(score, target.shape) * questions.n
         run.total = 1 + n_scored + (2 + n_best + N_DRAWS) * questions.n

@@ -21,7 +21,7 @@ from engine.measurement import Measurement, Workload
 from engine.models.masks import parse_edits
 from engine.models.session import Session, Target
 from engine.progress import Progress
-from engine.questions.requests import Questions, TaskSpec
+from engine.questions.rendering import Questions, TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import wilson
 from engine.studies.surveys import StudySettings
@@ -175,7 +175,7 @@ def comparison(target: Target, setting: StudySettings, comparing: Comparing) -> 
         size = len(comparing.levels) * questions.n
         costs = {ranking: _passes(target, setting, comparing, ranking) for ranking in rankings}
         each = {ranking.name: cost for ranking, cost in costs.items()}
-        found = ComparedCriteria(comparing, chance=questions.requests.chance, n=questions.n, passes=each)
+        found = ComparedCriteria(comparing, chance=questions.rendered.chance, n=questions.n, passes=each)
         run.total = sum(costs.values()) + len(rankings) * size
         for ranking in rankings:
             label, done = _label(ranking), run.done

@@ -29,7 +29,7 @@ from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.progress import Progress
-from engine.questions.requests import CHUNK, Questions, TaskSpec
+from engine.questions.rendering import CHUNK, Questions, TaskSpec
 from engine.questions.tasks import task_info
 from engine.shapes import ModelShape
 from engine.statistics import Z_95

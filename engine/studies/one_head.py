@@ -26,7 +26,7 @@ from engine.importance.scores import Scores, of_prompts
 from engine.measurement import Measurement, Workload, known_value
 from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.models.session import Session, Target
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.portrait import Portrait
 from engine.studies.surveys import StudySettings, Survey, survey

@@ -16,7 +16,7 @@ from engine.heads.induction import VARIANTS, InductionScores
 from engine.importance.rankings import order
 from engine.importance.scores import Scores
 from engine.measurement import Stored
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import Paired
 from engine.studies.ablations import known_costs

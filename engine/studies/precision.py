@@ -28,7 +28,7 @@ from engine.models.session import Target
 from engine.pieces import Measuring, Piece, found
 from engine.progress import Progress, may_stop
 from engine.questions.encoding import read_within
-from engine.questions.requests import Questions
+from engine.questions.rendering import Questions
 from engine.records import canonical_key
 from engine.statistics import mean_over
 from engine.texts.passages import checked, text_digest

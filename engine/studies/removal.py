@@ -18,7 +18,7 @@ from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.progress import Progress
-from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.rendering import TaskSpec, render_questions, select
 from engine.shapes import ModelShape
 from engine.statistics import Paired, paired
 
@@ -124,7 +124,7 @@ def without_heads(
     masks += [random_heads_mask(target.shape, heads, seed) for seed in range(N_DRAWS)]
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Removal]:
-        questions, answers = select(get_requests(task, data_dir, run.session.store), n, "stratified"), []
+        questions, answers = select(render_questions(task, data_dir, run.session.store), n, "stratified"), []
         run.total, found = len(masks) * questions.n, Removal(heads)
         for mask in masks:
             answers.append((yield from run.part(evaluation(target, questions, mask), questions.n, "questions")))

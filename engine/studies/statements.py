@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from engine.importance.rankings import n_pruned
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.statistics import ALPHA, Judgment, Paired, Statement, all_hold, holm, wilson
 from engine.studies.study import PaperStudy
 from engine.studies.surveys import written_row

@@ -17,7 +17,7 @@ from engine.kernels.kernel_choice import processor
 from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.progress import Progress, driven
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.surveys import StudySettings, Survey, agreement_rows, survey
 from engine.studies.sweeps import Point, Swept, points, sweep

@@ -22,7 +22,7 @@ from engine.importance.scores import GRADIENTS, Scores, importance
 from engine.measurement import Measurement
 from engine.models.loading import LoadSpec
 from engine.models.session import Session, Target
-from engine.questions.requests import CHUNK, Questions, TaskSpec, get_requests, select
+from engine.questions.rendering import CHUNK, Questions, TaskSpec, render_questions, select
 from engine.shapes import ModelShape
 
 AGGREGATE, RANDOM = "aggregate", "random"  # rankings besides those of tasks
@@ -58,13 +58,13 @@ class StudySettings:
 
     def judged(self, task: TaskSpec, store: Store) -> Questions:
         """Returns the questions for accuracy."""
-        requests = get_requests(replace(task, split="validation"), self.data_dir, store)
-        return select(requests, self.n_questions, "stratified")
+        rendered = render_questions(replace(task, split="validation"), self.data_dir, store)
+        return select(rendered, self.n_questions, "stratified")
 
     def ranked(self, task: TaskSpec, store: Store) -> Questions:
         """Returns the questions for importance."""
-        requests = get_requests(replace(task, split="train"), self.data_dir, store)
-        return select(requests, self.n_ranking, "stratified")
+        rendered = render_questions(replace(task, split="train"), self.data_dir, store)
+        return select(rendered, self.n_ranking, "stratified")
 
     def cost(self, shape: ModelShape, what: str) -> int:
         """Returns about how many forward passes importance of one task takes."""

@@ -24,7 +24,7 @@ from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
 from engine.progress import Progress
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import paired
 from engine.studies.surveys import StudySettings, Survey, describe_task, survey, together
@@ -286,7 +286,7 @@ def _rows(ready: _Ready, task: TaskSpec, mine: Sequence[Point], session: Session
                 found = yield from run.part(evaluation(target, questions, each, by_pace=False), n, in_levels(point))
                 answers += [] if found is None else [found]
             if len(answers) == 2:
-                rows[point] = _row(point, mask, *answers, chance=questions.requests.chance)
+                rows[point] = _row(point, mask, *answers, chance=questions.rendered.chance)
                 yield run.so_far({**rows}, in_levels(point))
         return rows
 

@@ -24,7 +24,7 @@ from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.chats import chat_template
 from engine.questions.encoding import tokenized
-from engine.questions.requests import RenderedQuestions, TaskSpec, get_requests
+from engine.questions.rendering import RenderedQuestions, TaskSpec, render_questions
 from engine.records import Record, canonical_key, pack_json, unpack_json
 from engine.texts.incontext import MIN_TOKENS, too_short
 
@@ -196,9 +196,9 @@ def strung_together(questions: Sequence[str], tokenizer: Any, n_texts: int, seed
     return texts
 
 
-def solved(requests: RenderedQuestions) -> list[str]:
+def solved(rendered: RenderedQuestions) -> list[str]:
     """Returns each question with its right answer."""
-    return [q.contexts[q.golds[0]] + q.continuations[q.golds[0]] for q in requests.questions]
+    return [q.contexts[q.golds[0]] + q.continuations[q.golds[0]] for q in rendered.questions]
 
 
 def count_tokens(text: str, tokenizer: Any) -> int:
@@ -245,7 +245,7 @@ def _cut(loaded: Loaded, source: Source, material: Sequence[str]) -> Measuring:
 def _material(source: Source, data_dir: str | None, store: Store) -> tuple[list[str], str]:
     """Returns (the solved questions, or the one text, that texts are made from; its digest)."""
     if source.kind == "task":
-        material = solved(get_requests(TaskSpec(source.name, 0, "train"), data_dir, store))
+        material = solved(render_questions(TaskSpec(source.name, 0, "train"), data_dir, store))
     elif source.kind == "passage":
         found = {passage.title: passage.text for passage in passages(long=True)}
         if source.name not in found:

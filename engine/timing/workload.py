@@ -7,7 +7,7 @@ from os.path import commonprefix
 from engine.memory import Kept
 from engine.models.masks import Mask
 from engine.questions.encoding import MIN_SHARED
-from engine.questions.requests import Question, Questions
+from engine.questions.rendering import Question, Questions
 
 CHARACTERS_A_TOKEN = 4  # about
 LOOKED_AT = 128  # questions, which stand for all

@@ -9,7 +9,7 @@ from typing import Any
 from engine.accuracy.evaluation import Answers, ModelComparison, accuracy
 from engine.accuracy.published import published_value
 from engine.models.session import Target
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS, Paired, paired
 from engine.studies.ablations import Ablations

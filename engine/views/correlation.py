@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine.importance.rankings import TOP_SHARE, Agreement, agreement, agreement_within_layers, n_top
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.studies.surveys import describe_task, shots_in_words
 from engine.views import kit
 from engine.views.view import Column, Part, View, interval

@@ -13,7 +13,7 @@ from engine.corpus.loss_without import LossWithout
 from engine.heads.attention import Head
 from engine.heads.in_text import LEAST, HeadInText, most_raised
 from engine.heads.induction import INDUCTION_FROM, VARIANTS, InductionScores
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.statistics import Paired
 from engine.studies.surveys import describe_task
 from engine.views import kit

@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.accuracy.evaluation import Answers
 from engine.accuracy.harness_logs import HarnessAnswers
-from engine.questions.requests import Question, TaskSpec
+from engine.questions.rendering import Question, TaskSpec
 from engine.questions.tasks import task_info
 from engine.views.words import plain
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from engine.importance.orders import Axis
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.statistics import Paired, Statement, detectable, mcnemar, smallest_clear
 from engine.studies.compare import BETTER, Area, ComparedCriteria
 from engine.studies.compare import RANDOM as RANDOM_ORDERS

@@ -14,7 +14,7 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_edits
 from engine.models.session import Session, Target
 from engine.progress import final
-from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.rendering import TaskSpec, render_questions, select
 from engine.studies.removal import AccuracyWithout, induction_heads, line_of, random_heads_mask, without
 from engine.studies.surveys import StudySettings, survey, together
 from engine.texts.continuation import How, continuation
@@ -50,7 +50,9 @@ class Measured:
         self, family: str, shots: int, mask: Mask | None = None, precision: str = "fp32", n: int | None = None
     ) -> Answers:
         """The answers to a family's questions."""
-        questions = select(get_requests(TaskSpec(family, shots), None, self.session.store), n or self.n, "stratified")
+        questions = select(
+            render_questions(TaskSpec(family, shots), None, self.session.store), n or self.n, "stratified"
+        )
         return final(evaluation(self.target(precision), questions, mask or self.full).run(self.session))
 
     def change(self, family: str, shots: int, mask: Mask, n: int | None = None) -> AccuracyWithout:

@@ -15,7 +15,7 @@ from typing import Any
 from engine.demo import model_folder
 from engine.importance.rankings import random_order
 from engine.models.loading import LoadSpec, identify
-from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.rendering import TaskSpec, render_questions, select
 from tests.benchmarks.browser import served, tab
 from tests.benchmarks.measure import REPOSITORY, Comparison
 
@@ -105,8 +105,8 @@ def compare(quick: bool) -> Iterator[Comparison]:
 def write_plain(folder: Path) -> None:
     """The plain app and what it is given: questions in our order, the order of heads, the model's folder."""
     shape = identify(LoadSpec("demo", "fp32")).shape
-    requests = get_requests(TaskSpec(TASK, SHOTS))
-    asked = [requests.questions[at] for at in select(requests, N_QUESTIONS, "stratified").order[:N_QUESTIONS]]
+    rendered = render_questions(TaskSpec(TASK, SHOTS))
+    asked = [rendered.questions[at] for at in select(rendered, N_QUESTIONS, "stratified").order[:N_QUESTIONS]]
     questions = [{"pairs": list(zip(each.contexts, each.continuations, strict=True)), "golds": each.golds}
                  for each in asked]  # fmt: skip
     order = [int(head) for head in random_order(shape.n_heads_total, 0)]

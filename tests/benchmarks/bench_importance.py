@@ -21,7 +21,7 @@ from engine.models.loading import LoadSpec, identify
 from engine.models.session import Session
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from engine.questions.requests import CHUNK, RenderedQuestions, TaskSpec, get_requests, select
+from engine.questions.rendering import CHUNK, RenderedQuestions, TaskSpec, render_questions, select
 from engine.shapes import ModelShape
 from tests.benchmarks.measure import Comparison, alone, as_transformers_loads, in_turn, opt_125m, peak_bytes, task_data
 
@@ -63,22 +63,22 @@ def timed(name: str, spec: LoadSpec, task: TaskSpec, data_dir: str | None, n: in
         stores = [still.enter_context(contextlib.closing(open_store(f"{folder}/{at}"))) for at in range(N_ROUNDS + 1)]
         for store in stores:
             identify(spec, store)  # reads the weights for their digest, which is no part of this
-        requests = get_requests(task, data_dir, stores[0])
+        rendered = render_questions(task, data_dir, stores[0])
         session, left = Session(stores[0]), iter(stores)
         loaded = session.models.get(spec)
         n_threads = torch.get_num_threads()
         plain = as_transformers_loads(loaded.identity.folder, spec.precision)
-        scores(Session(next(left), session.models), spec, requests, n)  # both have run before
+        scores(Session(next(left), session.models), spec, rendered, n)  # both have run before
 
         def side(threads, run):
             torch.set_num_threads(threads)
             return run()
 
         def usual(threads, some=n):
-            return side(threads, lambda: theirs(loaded.identity.shape, plain, loaded.tokenizer, requests, some))
+            return side(threads, lambda: theirs(loaded.identity.shape, plain, loaded.tokenizer, rendered, some))
 
         def ours():
-            return side(n_threads, lambda: scores(Session(next(left), session.models), spec, requests, n))
+            return side(n_threads, lambda: scores(Session(next(left), session.models), spec, rendered, n))
 
         counts = (1, os.cpu_count() or 1)
         for threads in counts:
@@ -102,16 +102,16 @@ def memory(name: str, arguments: tuple[object, ...]) -> Comparison:
     return Comparison(MEMORY, name, "MB over an idle process", (ours - idle,), (usual - idle,), "1 run", 1 / 0.6, whole)
 
 
-def scores(session: Session, spec: LoadSpec, requests: RenderedQuestions, n: int) -> np.ndarray:
+def scores(session: Session, spec: LoadSpec, rendered: RenderedQuestions, n: int) -> np.ndarray:
     """Ours: (L, H)."""
-    return final(importance(session.target(spec, True), select(requests, n), "heads").run(session)).scores
+    return final(importance(session.target(spec, True), select(rendered, n), "heads").run(session)).scores
 
 
-def theirs(shape: ModelShape, model, tokenizer, requests: RenderedQuestions, n: int) -> np.ndarray:
+def theirs(shape: ModelShape, model, tokenizer, rendered: RenderedQuestions, n: int) -> np.ndarray:
     """The plain loop over the first n examples: (L, H)."""
     import torch
 
-    questions = requests.questions[:n]
+    questions = rendered.questions[:n]
     encoded, layers = encode_questions(questions, tokenizer, True, shape.n_ctx), model.model.decoder.layers
     golds = [question.golds[0] for question in questions]
     sums, n_positions, n_labels, kept = torch.zeros(shape.n_layers, shape.n_heads), 0, 0, {}
@@ -160,11 +160,11 @@ def peak(side: str, model: str, precision: str, task: str, shots: int, data_dir:
 
     spec = LoadSpec(model, precision)
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(open_store(folder)) as store:
-        requests = get_requests(TaskSpec(task, shots, split="train"), data_dir, store)
+        rendered = render_questions(TaskSpec(task, shots, split="train"), data_dir, store)
         identity = identify(spec)
         if side == "ours":
-            scores(Session(store), spec, requests, n)
+            scores(Session(store), spec, rendered, n)
         elif side == "theirs":
             tokenizer = AutoTokenizer.from_pretrained(identity.folder)
-            theirs(identity.shape, as_transformers_loads(identity.folder, precision), tokenizer, requests, n)
+            theirs(identity.shape, as_transformers_loads(identity.folder, precision), tokenizer, rendered, n)
     return peak_bytes()

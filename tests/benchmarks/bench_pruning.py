@@ -17,7 +17,7 @@ from engine.importance.rankings import random_order
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import Mask, pruned, single_ablations
 from engine.models.slicing import applied, sliced
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from tests.benchmarks.measure import Comparison, encoded, finished, in_turn, opt_125m
 
 TASKS = (("demo_sort", 0), ("demo_outfit", 5), ("demo_question", 5))
@@ -50,7 +50,7 @@ def sides(family: str, model: Any, name: str, shots: int) -> tuple[Any, Any]:
     """Our way and the usual one."""
     shape = model.identity.shape
     questions, shared = (
-        encoded(model, get_requests(TaskSpec(name, shots, same_examples=same)).questions[:N_QUESTIONS])
+        encoded(model, render_questions(TaskSpec(name, shots, same_examples=same)).questions[:N_QUESTIONS])
         for same in (False, True)
     )
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from engine.accuracy.scoring import score
 from engine.models.loading import LoadSpec, load
-from engine.questions.requests import CHUNK, Question, TaskSpec, get_requests
+from engine.questions.rendering import CHUNK, Question, TaskSpec, render_questions
 from engine.questions.tasks import embedded_tasks
 from tests.benchmarks.measure import (
     Comparison,
@@ -69,7 +69,9 @@ def _precisions(quick: bool) -> Iterator[Comparison]:
     task = "piqa" if task_data() else next(iter(embedded_tasks()))
     with tempfile.TemporaryDirectory() as folder:
         models = [load(LoadSpec(opt_125m(folder), each)) for each in ("int8", *bars)]
-        questions = get_requests(TaskSpec(task, 0), task_data()).questions[: n_questions // (QUICKER if quick else 1)]
+        questions = render_questions(TaskSpec(task, 0), task_data()).questions[
+            : n_questions // (QUICKER if quick else 1)
+        ]
         asked = encoded(models[0], questions)
         n_tokens = sum(len(choice.inputs) for choices in asked for choice in choices)
         ways = [lambda model=model: finished(score(model, asked)) for model in models]
@@ -103,7 +105,7 @@ def _compared(title: str, spec: LoadSpec, quick: bool) -> Comparison:
 
 def _questions(loaded: Any, name: str, shots: int, spec: LoadSpec, quick: bool) -> list[Question]:
     """The first questions, as many as the tokens allow."""
-    questions = list(get_requests(TaskSpec(name, shots), task_data()).questions[:N_QUESTIONS])
+    questions = list(render_questions(TaskSpec(name, shots), task_data()).questions[:N_QUESTIONS])
     budget = TOKENS.get(spec.model, TOKENS[""])[spec.precision] // (QUICKER if quick else 1)
     n_tokens = np.cumsum([sum(len(choice.inputs) for choice in choices) for choices in encoded(loaded, questions)])
     few = N_QUESTIONS if EVERYTHING else max(2, int((n_tokens <= budget).sum()))

@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 
 from engine.importance.scores import Scores
 from engine.models.loading import LoadSpec
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.requests import Sweep
 from engine.requests.base import RequestRun
 from engine.requests.running import opened, silent

@@ -32,7 +32,7 @@ from cache import open_store
 from cache.store import Store
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import points, sweep
 from tests.conftest import make_tiny_opt

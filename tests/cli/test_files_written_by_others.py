@@ -29,7 +29,7 @@ from engine.errors import HeadroomError
 from engine.files import running_process
 from engine.placement.needs import memory_estimate
 from engine.placement.placement import offered_config
-from engine.questions.requests import Question
+from engine.questions.rendering import Question
 from engine.records import Record, decode, encode
 from engine.texts import passages
 from engine.training.folders import opened

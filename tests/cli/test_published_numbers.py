@@ -12,7 +12,7 @@ from engine.accuracy.published import TABLE, built_in, compare, published_for, p
 from engine.errors import HeadroomError
 from engine.models.loading import LoadSpec, load
 from engine.questions.harness import harness_task_of
-from engine.questions.requests import Question, TaskSpec
+from engine.questions.rendering import Question, TaskSpec
 from engine.questions.rows import read
 from engine.questions.tasks import local_files, task_info
 from tests.cli.conftest import refused, write_lambada

@@ -12,7 +12,7 @@ from engine.models.in_memory import Models
 from engine.models.masks import parse_mask
 from engine.models.session import Session
 from engine.progress import final
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from engine.texts.continuation import How, continuation
 from engine.texts.passages import N_TEXTS
 from engine.texts.tokenloss import token_losses
@@ -178,7 +178,7 @@ def test_what_does_not_fit_the_window_is_said(cli, tiny, tiny_opt, tmp_path):
     """Of questions, as counted by the tokenizer alone; and how a longer text is read."""
     task = write_questions(tmp_path / "own.jsonl", 6)
     asked = ("evaluate", *tiny, "--task", task, "--shots", 2, "--no-bos")
-    questions = get_requests(TaskSpec(str(task), 2)).questions
+    questions = render_questions(TaskSpec(str(task), 2)).questions
     tokenizer = AutoTokenizer.from_pretrained(tiny_opt)
     texts = [
         [context + choice for context, choice in zip(each.contexts, each.continuations, strict=True)]

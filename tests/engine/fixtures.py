@@ -21,7 +21,7 @@ from engine.models.loading import LoadSpec, load
 from engine.models.masks import parse_mask
 from engine.models.session import Session
 from engine.progress import returned as finished  # noqa: F401
-from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.rendering import TaskSpec, render_questions, select
 from engine.questions.word_pairs import Pair, PairTask
 from tests.conftest import HANG_S, IS_THOROUGH, REPOSITORY, TEXT
 
@@ -191,7 +191,9 @@ def questions_in(
     file: Path, session: Session | None = None, limit: int | None = None, sample: str = "first", **of_task
 ):
     """The questions of a task file; `of_task` as TaskSpec has them."""
-    return select(get_requests(TaskSpec(str(file), **of_task), None, session.store if session else None), limit, sample)
+    return select(
+        render_questions(TaskSpec(str(file), **of_task), None, session.store if session else None), limit, sample
+    )
 
 
 def run(session: Session, folder, precision: str, file: Path, text: str, limit: int | None = None):

@@ -17,7 +17,7 @@ from engine.models.added_vector import AddedVector
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from engine.questions.requests import Question
+from engine.questions.rendering import Question
 from engine.requests import vectors as vector_module
 from engine.requests.vectors import vector_named
 from engine.texts.continuation import How, continuation, next_tokens
@@ -80,7 +80,7 @@ def test_answers_are_those_of_a_plain_hook(family, folder_of, tmp_path, session,
         without = final(evaluation(target, questions, mask).run(session)).log_likelihood_nats
         found = final(evaluation(target, questions, mask, added=added).run(session)).log_likelihood_nats
         with pruned(model, mask):
-            expected = plain(model, questions.requests.questions, target.bos, vector)
+            expected = plain(model, questions.rendered.questions, target.bos, vector)
         np.testing.assert_allclose(found[~np.isnan(found)], expected, atol=1e-5)
         assert np.nanmax(np.abs(found - without)) > 0.1, "the vector changes answers"
 

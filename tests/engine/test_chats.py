@@ -18,7 +18,7 @@ from engine.progress import final
 from engine.questions import chats
 from engine.questions.chat_process import rendered
 from engine.questions.chats import ChatTemplate, chat_template
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from engine.questions.special_tokens import special_tokens
 from engine.texts.continuation import How, continuation, next_tokens
 from engine.texts.passages import as_chat
@@ -253,7 +253,7 @@ def test_questions_are_the_harness_s_own(shots, chatty, tmp_path, session):
         chat_template=lm.apply_chat_template, tokenizer_name="tiny",
     )  # fmt: skip
     expected = [(instance.doc_id, *instance.args) for instance in task.instances]
-    questions = get_requests(spec).questions
+    questions = render_questions(spec).questions
     assert expected == [(q.doc_id, c, d) for q in questions for c, d in zip(q.contexts, q.continuations, strict=True)]
     assert all(q.contexts[0].count("USER:") == 1 + shots for q in questions)
     for bos in (True, False):

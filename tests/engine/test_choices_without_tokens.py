@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 
 from engine.questions.encoding import encode_questions
 from engine.questions.faults import BadChoices, numbered
-from engine.questions.requests import Question
+from engine.questions.rendering import Question
 from engine.questions.word_pairs import read_pairs
 from engine.requests import Evaluate
 from tests.engine.fixtures import refused_by

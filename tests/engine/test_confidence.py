@@ -10,7 +10,7 @@ from scipy.special import softmax
 
 from engine.accuracy.confidence import DRAWS, change_of_error, confidence, probabilities, sure_and_error
 from engine.accuracy.evaluation import Answers
-from engine.questions.requests import Question, TaskSpec
+from engine.questions.rendering import Question, TaskSpec
 from engine.requests import Evaluate
 from engine.requests.running import opened
 from engine.statistics import wilson

@@ -347,7 +347,7 @@ def test_heads_by_gradient(family, folder_of, tmp_path, session):
     _, target, questions = about = train_questions(session, folder, tmp_path, n_questions(family))
     scores = final(importance(*about[1:], "heads").run(about[0]))
     model = finished(session.loaded(target))
-    expected, by_positions, gates = plain_loops(model, questions.requests.questions)
+    expected, by_positions, gates = plain_loops(model, questions.rendered.questions)
     np.testing.assert_allclose(scores.scores, expected, rtol=1e-4)
     n_stored = len([*session.store.keys()])
     again = final(importance(*about[1:], "heads-one-divisor").run(about[0]))

@@ -27,7 +27,7 @@ from engine.importance.scores import importance
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from engine.questions.requests import Question
+from engine.questions.rendering import Question
 from engine.shapes import ModelShape
 from tests.conftest import IS_THOROUGH
 from tests.engine.fixtures import (
@@ -82,7 +82,7 @@ def test_gradients_are_finite_differences_of_the_gates(family, tiny_opt, tmp_pat
         lambda norm, x: norm.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + norm.variance_epsilon),
     )
     shape, step = model.identity.shape, 1e-6  # a ReLU that flips within the step would spoil the slope
-    encoded = encode_questions(questions.requests.questions, model.tokenizer, True, shape.n_ctx)
+    encoded = encode_questions(questions.rendered.questions, model.tokenizer, True, shape.n_ctx)
     gate = {"head": np.ones(shape.n_heads), "ffn": 1.0}
 
     def log_likelihood(choice, modules):
@@ -156,7 +156,7 @@ def test_they_are_the_gradients_of_importance(tiny_opt, tmp_path, session):
         importance(*about[1:], "gate").stored(about[0]),
         final(importance(*about[1:], "heads").run(about[0])),
     )
-    all_questions, tokenizer = questions.requests.questions, finished(session.loaded(target)).tokenizer
+    all_questions, tokenizer = questions.rendered.questions, finished(session.loaded(target)).tokenizer
     encoded = encode_questions(all_questions, tokenizer, True, target.shape.n_ctx)
     golds = [question.golds[0] for question in all_questions]
     tokens = np.array([len(choices[gold].targets) for choices, gold in zip(encoded, golds, strict=True)])
@@ -236,7 +236,7 @@ def test_masks_of_another_model_are_refused():
 
 def test_a_greedy_task_is_refused_in_one_line(tiny_opt, tmp_path, session):
     _, target, questions = asked(session, tiny_opt, tmp_path)
-    greedy = replace(questions, requests=replace(questions.requests, greedy=True))
+    greedy = replace(questions, rendered=replace(questions.rendered, greedy=True))
     with pytest.raises(UsageError, match="greedy decoding.*measure it") as refused:
         next(gradients(target, greedy).run(session))
     assert "\n" not in str(refused.value) and session.models.loaded is None

@@ -14,7 +14,7 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.progress import final
 from engine.questions import rows
-from engine.questions.requests import Question, TaskSpec, get_requests, select
+from engine.questions.rendering import Question, TaskSpec, render_questions, select
 from engine.questions.tasks import local_files, task_info
 from tests.conftest import IS_THOROUGH
 from tests.engine.fixtures import loaded, refused_by, write_questions
@@ -50,7 +50,7 @@ def logged(tiny_opt, tmp_path_factory):
 def asked(logged, session, tiny_opt):
     def asked(shots=SHOTS, n=N):
         target = session.target(LoadSpec(str(tiny_opt), "fp32"), True)
-        questions = select(get_requests(TaskSpec(str(logged[0]), shots), None, session.store), n, "first")
+        questions = select(render_questions(TaskSpec(str(logged[0]), shots), None, session.store), n, "first")
         return final(evaluation(target, questions, Mask.full(target.shape)).run(session))
 
     return asked

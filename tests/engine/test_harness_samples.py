@@ -8,7 +8,7 @@ import pytest
 
 from engine.accuracy.evaluation import Answers
 from engine.accuracy.harness_logs import harness_answers, is_samples, to_samples
-from engine.questions.requests import TaskSpec, get_requests, harness_rows, select
+from engine.questions.rendering import TaskSpec, harness_rows, render_questions, select
 from engine.questions.tasks import HARNESS_TASKS, packaged_tasks
 from tests.conftest import IS_THOROUGH, some_of
 from tests.engine.fixtures import write_questions
@@ -44,13 +44,13 @@ def log_likelihood(context, continuation):
 
 def answered(questions):
     """The Answers of a model with that log-likelihood."""
-    asked = [questions.requests.questions[at] for at in questions.order[: questions.n]]
+    asked = [questions.rendered.questions[at] for at in questions.order[: questions.n]]
     scores = np.full((len(asked), max(len(each.contexts) for each in asked), 2), np.nan)
     for row, question in enumerate(asked):
         pairs = zip(question.contexts, question.continuations, strict=True)
         scores[row, : len(question.contexts)] = [log_likelihood(*pair) for pair in pairs]
     nats, greedy = scores[..., 0], scores[..., 1] == 1
-    return Answers(tuple(asked), nats, greedy, np.zeros(len(asked), int), questions.requests.greedy)
+    return Answers(tuple(asked), nats, greedy, np.zeros(len(asked), int), questions.rendered.greedy)
 
 
 def logged_by_the_harness(spec, data_dir, folder):
@@ -79,7 +79,7 @@ def logged_by_the_harness(spec, data_dir, folder):
 
 
 def compare(spec, data_dir, folder):
-    ours = answered(select(get_requests(spec, data_dir), N))
+    ours = answered(select(render_questions(spec, data_dir), N))
     log = logged_by_the_harness(spec, data_dir, folder)
     written = to_samples(ours, *harness_rows(spec, data_dir, None))
     assert [json.loads(line) for line in written.splitlines()] == [json.loads(line) for line in log.open("rb")]

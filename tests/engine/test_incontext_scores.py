@@ -145,7 +145,7 @@ def test_slices_are_consecutive_and_have_the_tokens(text, wanted, tokenizer):
 
 def test_solved_questions_are_strung_together_until_they_are_long_enough(tokenizer, tmp_path):
     file = write_questions(tmp_path / "boats.jsonl", 60)
-    questions = solved(questions_in(file, split="train").requests)
+    questions = solved(questions_in(file, split="train").rendered)
     found = strung_together(questions, tokenizer, 4)
     assert len(set(found)) == 4
     for text in found:

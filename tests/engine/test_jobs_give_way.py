@@ -10,7 +10,7 @@ from engine import jobs as module
 from engine.errors import NotHere
 from engine.jobs import Jobs
 from engine.progress import Progress
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from engine.questions.tasks import agree_to_fetch, may_fetch
 from engine.slots import Job
 from tests.conftest import HANG_S
@@ -171,7 +171,7 @@ def test_the_time_left_is_told_with_the_job(jobs, monkeypatch):
 
 
 def test_rows_are_downloaded_only_with_consent():
-    refused_by(NotHere, "the rows of task piqa are not on this computer", lambda: get_requests(TaskSpec("piqa")))
+    refused_by(NotHere, "the rows of task piqa are not on this computer", lambda: render_questions(TaskSpec("piqa")))
 
 
 def test_consent_in_one_thread_is_not_that_of_another():

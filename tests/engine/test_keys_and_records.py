@@ -24,7 +24,7 @@ from engine.models import session as sessions
 from engine.models.loading import LoadSpec, identify
 from engine.models.masks import Mask, parse_mask
 from engine.models.session import target_of
-from engine.questions.requests import Questions, TaskSpec, get_requests
+from engine.questions.rendering import Questions, TaskSpec, render_questions
 from engine.records import Record, canonical_key, decode, encode
 from engine.texts.passages import Source, texts_of
 from engine.texts.tokenloss import token_losses
@@ -79,13 +79,13 @@ def test_floats_sets_and_bytes_are_no_keys(value):
 
 
 def test_every_field_of_the_key_counts(tiny_opt, tmp_path, monkeypatch):
-    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 20))))
+    rendered = render_questions(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 20))))
     spec = LoadSpec(str(tiny_opt), "int8")
     identity = identify(spec)
     full = Mask.full(identity.shape)
 
-    def key(identity=identity, spec=spec, requests=requests, chunk=(0, 1), mask=full, bos=True):
-        (piece,) = chunk_pieces(target_of(spec, identity, bos), Questions(requests, chunk, len(chunk)), mask)
+    def key(identity=identity, spec=spec, rendered=rendered, chunk=(0, 1), mask=full, bos=True):
+        (piece,) = chunk_pieces(target_of(spec, identity, bos), Questions(rendered, chunk, len(chunk)), mask)
         return piece.key
 
     others = write_questions(tmp_path / "other.jsonl", 20, seed=1)
@@ -96,8 +96,8 @@ def test_every_field_of_the_key_counts(tiny_opt, tmp_path, monkeypatch):
         key(spec=dataclasses.replace(spec, precision="bf16")),
         key(spec=dataclasses.replace(spec, precision="fp32")),
         key(spec=dataclasses.replace(spec, int8_threshold=0.0)),
-        key(requests=get_requests(TaskSpec(str(others)))),
-        key(requests=get_requests(TaskSpec(requests.task.name, shots=1))),
+        key(rendered=render_questions(TaskSpec(str(others)))),
+        key(rendered=render_questions(TaskSpec(rendered.task.name, shots=1))),
         key(chunk=(1, 0)),
         key(chunk=(0, 1, 2)),
         key(mask=parse_mask("F1", identity.shape)),

@@ -12,7 +12,7 @@ from cache.typed_json import decode_json
 from engine.errors import HeadroomError, UsageError
 from engine.questions.chats import ChatTemplate
 from engine.questions.labels import WORDS
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from engine.requests import Sweep
 from tests.engine.fixtures import refused_by
 from tests.engine.test_chats import TURNS
@@ -40,7 +40,7 @@ def answer_of(row):
 @pytest.mark.parametrize(("answers", "shots"), [(ANSWERS, 5), (["no", "yes"], 5), (["no", "yes"], 2)])
 def test_shuffled_answers_are_at_other_examples_as_far_as_they_differ(answers, shots, tmp_path):
     file, _, rows = rows_in(tmp_path, answers)
-    true, shuffled = (get_requests(TaskSpec(file, shots, labels=labels)) for labels in ("true", "shuffled"))
+    true, shuffled = (render_questions(TaskSpec(file, shots, labels=labels)) for labels in ("true", "shuffled"))
     n_kept = 0
     for one, other in zip(true.questions, shuffled.questions, strict=True):
         *examples, asked = one.contexts[0].split("\n\n")
@@ -58,16 +58,16 @@ def test_shuffled_answers_are_at_other_examples_as_far_as_they_differ(answers, s
 
 def test_same_examples_have_the_same_shuffled_answers(tmp_path):
     spec = TaskSpec(rows_in(tmp_path, ANSWERS)[0], 5, same_examples=True, labels="shuffled")
-    questions = get_requests(spec).questions
+    questions = render_questions(spec).questions
     assert len({each.contexts[0].rpartition("\n\n")[0] for each in questions}) == 1
-    assert questions == get_requests(spec).questions != get_requests(replace(spec, seed=1)).questions
+    assert questions == render_questions(spec).questions != render_questions(replace(spec, seed=1)).questions
 
 
 @pytest.mark.parametrize("chat", [None, ChatTemplate(TURNS)])
 def test_unrelated_words_stand_for_the_choices_of_examples_and_question(chat, tmp_path):
     file, rows, _ = rows_in(tmp_path, ["yes", "no", "maybe"])
     words, spec = {"maybe": WORDS[0], "no": WORDS[1], "yes": WORDS[2]}, TaskSpec(file, 3, chat=chat)
-    true, unrelated = (get_requests(replace(spec, labels=labels)).questions for labels in ("true", "unrelated"))
+    true, unrelated = (render_questions(replace(spec, labels=labels)).questions for labels in ("true", "unrelated"))
     for row, one, other in zip(rows, true, unrelated, strict=True):
         prompt = re.sub(r"\b(yes|no|maybe)\b", lambda found: words[found[0]], one.contexts[0])
         choices = [words[choice] for choice in row["choices"]]
@@ -82,13 +82,13 @@ def test_unrelated_words_stand_for_the_choices_of_examples_and_question(chat, tm
     ("demo_blank", 5, "unrelated", "the same choices in all questions, at most 10; choose shuffled labels"),
 ])  # fmt: skip
 def test_tasks_without_such_labels_are_refused(task, shots, labels, match):
-    refused_by(HeadroomError, match, lambda: get_requests(TaskSpec(task, shots, labels=labels)))
+    refused_by(HeadroomError, match, lambda: render_questions(TaskSpec(task, shots, labels=labels)))
 
 
 def test_word_pairs_are_shuffled_and_without_examples_nothing_is():
-    assert get_requests(TaskSpec("pairs_capital", 5, labels="shuffled")).kept == 0
+    assert render_questions(TaskSpec("pairs_capital", 5, labels="shuffled")).kept == 0
     true, shuffled = TaskSpec("demo_sort"), TaskSpec("demo_sort", labels="shuffled")
-    assert get_requests(true).questions == get_requests(shuffled).questions
+    assert render_questions(true).questions == render_questions(shuffled).questions
 
 
 def test_labels_are_in_keys_and_plans_and_true_ones_change_none():

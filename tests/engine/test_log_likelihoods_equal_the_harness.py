@@ -10,7 +10,7 @@ from engine.accuracy.evaluation import Answers, accuracy
 from engine.accuracy.scoring import score
 from engine.questions import rows
 from engine.questions.encoding import encode_questions
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from engine.questions.tasks import HARNESS_TASKS
 from tests.conftest import IS_THOROUGH, REPOSITORY
 from tests.engine.fixtures import STOCK, finished, in_turns, loaded, write_questions
@@ -73,7 +73,7 @@ def test_every_family(family, bos, model_of, tmp_path):
     model = model_of(family)
     file = write_questions(tmp_path / "own.jsonl", 20 if IS_THOROUGH else 6)
     for shots in (0, 2):  # with two examples most rows are longer than the window of 256 and are cut on the left
-        compare(model, get_requests(TaskSpec(str(file), shots)).questions, bos)
+        compare(model, render_questions(TaskSpec(str(file), shots)).questions, bos)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -82,9 +82,9 @@ def test_every_family(family, bos, model_of, tmp_path):
 @pytest.mark.parametrize("name, shots", in_turns(HARNESS_TASKS, [0, 1, 5]))
 def test_the_sixteen_tasks(name, shots, tiny_opt):
     skip_without_rows(name)
-    requests = get_requests(TaskSpec(name, shots), SHARED)
-    questions = [q for q in requests.questions if max(map(len, q.continuations)) < 500][:6]
-    compare(loaded(tiny_opt), questions, shots != 1, requests.greedy)
+    rendered = render_questions(TaskSpec(name, shots), SHARED)
+    questions = [q for q in rendered.questions if max(map(len, q.continuations)) < 500][:6]
+    compare(loaded(tiny_opt), questions, shots != 1, rendered.greedy)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -102,7 +102,7 @@ def test_the_prompts_are_the_harness_s_own(name):
     expected = [(instance.doc_id, *instance.args) for instance in task.instances]
     got = [
         (q.doc_id, c, d)
-        for q in get_requests(spec, SHARED).questions[:4]
+        for q in render_questions(spec, SHARED).questions[:4]
         for c, d in zip(q.contexts, q.continuations, strict=True)
     ]
     assert got == expected

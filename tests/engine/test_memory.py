@@ -10,8 +10,8 @@ from engine.accuracy import evaluation as module
 from engine.accuracy.evaluation import evaluation
 from engine.memory import CAPACITIES, GROWN_BYTES, Kept, Trimming, bound_growth, resident_bytes
 from engine.models.masks import Mask
-from engine.questions import requests
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions import rendering
+from engine.questions.rendering import TaskSpec, render_questions
 from tests.cli.test_a_run_resumes import questions_in, target_in
 from tests.conftest import HANG_S, IS_THOROUGH, REPOSITORY
 from tests.engine.fixtures import write_questions
@@ -75,22 +75,22 @@ def test_kept_values_stay_within_their_limit_and_the_last_used_stay():
 
 
 def test_questions_are_parsed_once_and_forgotten_beyond_so_many_bytes(tmp_path, store, monkeypatch):
-    real, parsed = requests._parsed, []
-    monkeypatch.setattr(requests, "_parsed", lambda content: parsed.append(len(content)) or real(content))
+    real, parsed = rendering._parsed, []
+    monkeypatch.setattr(rendering, "_parsed", lambda content: parsed.append(len(content)) or real(content))
     kept = Kept(0)
-    monkeypatch.setattr(requests, "PARSED_QUESTIONS", kept)
+    monkeypatch.setattr(rendering, "PARSED_QUESTIONS", kept)
     files = [write_questions(tmp_path / f"{name}.jsonl", n) for name, n in (("one", 8), ("two", 9), ("three", 10))]
     for file in (files[0], files[0], files[1], files[0]):
-        get_requests(TaskSpec(str(file)), store=store)
+        render_questions(TaskSpec(str(file)), store=store)
     assert len(parsed) == 3 and len(kept) == 1, "one at least is kept, and no more than fit"
     kept.limit = sum(parsed[:2])
     for file in files[:2] * 3:
-        get_requests(TaskSpec(str(file)), store=store)
+        render_questions(TaskSpec(str(file)), store=store)
     assert len(parsed) == 4 and len(kept) == 2 and kept.size == sum(parsed[:2])
 
 
 def test_the_choices_of_a_question_share_its_context(tmp_path, store):
-    questions = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 8))), store=store).questions
+    questions = render_questions(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 8))), store=store).questions
     assert all(first is other for question in questions for first, *rest in [question.contexts] for other in rest)
 
 

@@ -17,7 +17,7 @@ from engine.importance.scores import Scores
 from engine.models.in_memory import Models
 from engine.models.masks import Mask
 from engine.progress import final
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.requests.heads import _partners
 from engine.studies.one_head import LOOKING, PARTS, HeadRequest, built_in, portrait
 from engine.studies.portrait import Portrait

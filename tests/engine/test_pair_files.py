@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.errors import HeadroomError
 from engine.questions.pair_files import DELIMITERS, read_pair_file
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from engine.questions.word_pairs import read_pairs
 from tests.engine.fixtures import refused_by
 
@@ -92,7 +92,7 @@ def test_rows_are_the_lines_of_the_file(tmp_path):
 def test_what_is_wrong_is_one_line_with_its_row_for_both_readers(content, reason, tmp_path):
     file = tmp_path / "x.csv"
     file.write_bytes(content)
-    for read in (lambda: read_pairs(file), lambda: get_requests(TaskSpec(str(file)))):
+    for read in (lambda: read_pairs(file), lambda: render_questions(TaskSpec(str(file)))):
         assert "\n" not in refused_by(HeadroomError, reason, read)
 
 
@@ -121,7 +121,7 @@ def test_every_form_has_the_questions_and_the_key_of_the_comma_file(tmp_path):
     found = []
     for form in forms:
         (tmp_path / "own.csv").write_bytes(written(rows, *form))
-        found.append(get_requests(TaskSpec(str(tmp_path / "own.csv"), 1)))
+        found.append(render_questions(TaskSpec(str(tmp_path / "own.csv"), 1)))
     assert len({each.source for each in found}) == len({each.questions for each in found}) == 1
 
 
@@ -134,6 +134,6 @@ def test_json_lines_in_any_of_these_encodings_and_line_ends(encoding, end, tmp_p
         file = tmp_path / f"{name}.jsonl"
         text = "".join(json.dumps(line, ensure_ascii=False) + form[1] for line in lines)
         file.write_bytes(MARKS[form[0]] + text.encode(form[0]))
-        found = get_requests(TaskSpec(str(file), 1))
+        found = render_questions(TaskSpec(str(file), 1))
         asked.add((found.questions, found.source, found.own.rows))
     assert len(asked) == 1

@@ -10,8 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cache import Store
-from engine.questions import requests as module
-from engine.questions.requests import CHUNK, Question, RenderedQuestions, TaskSpec, get_requests, questions_in, select
+from engine.questions import rendering as module
+from engine.questions.rendering import (
+    CHUNK,
+    Question,
+    RenderedQuestions,
+    TaskSpec,
+    questions_in,
+    render_questions,
+    select,
+)
 from engine.questions.tasks import HARNESS_TASKS, embedded_tasks, list_tasks, packaged_tasks, task_info
 from engine.questions.word_pairs import read_pairs
 from engine.receipts import is_readable
@@ -22,16 +30,16 @@ from tests.engine.fixtures import write_questions
 
 def test_rendered_questions_come_from_the_store(tmp_path, store, monkeypatch):
     spec = TaskSpec(str(write_questions(tmp_path / "own.jsonl", 12)), 2)
-    first = get_requests(spec, None, store)
+    first = render_questions(spec, None, store)
 
     def no_rendering(*arguments):
         raise AssertionError("rendered a second time")
 
     monkeypatch.setattr(module, "_render", no_rendering)
-    assert get_requests(spec, None, store) == first
+    assert render_questions(spec, None, store) == first
     monkeypatch.undo()
     write_questions(tmp_path / "own.jsonl", 12, seed=5)
-    assert get_requests(spec, None, store) != first, "a changed file is rendered again"
+    assert render_questions(spec, None, store) != first, "a changed file is rendered again"
 
 
 @pytest.mark.parametrize("change", [
@@ -41,13 +49,13 @@ def test_rendered_questions_come_from_the_store(tmp_path, store, monkeypatch):
 def test_a_planted_result_is_a_miss_and_is_found(change, tmp_path):
     spec = TaskSpec(str(write_questions(tmp_path / "own.jsonl", 12)))
     with closing(Store(tmp_path / "a", is_readable)) as store:
-        expected = get_requests(spec, None, store)
+        expected = render_questions(spec, None, store)
         [key] = [key for key in store.keys() if "/requests/" in key]
         blob = store.get(key)
         planted = blob.replace(*change)
         assert planted != blob and len(planted) == len(blob)
         store.put(key, planted)
-        assert get_requests(spec, None, store) == expected and store.get(key) == blob, "it is rendered again"
+        assert render_questions(spec, None, store) == expected and store.get(key) == blob, "it is rendered again"
         store.put(key, planted)
         assert store.verify().bad_keys == (key,) and key not in store.keys()
 
@@ -68,10 +76,10 @@ def test_own_questions_look_as_the_harness_shows_them(tmp_path):
     rows = [{"context": f"Q{n}", "choices": ["yes", "no indeed"], "gold": n % 2} for n in range(4)]
     for name in ("own.jsonl", "own.train.jsonl"):
         (tmp_path / name).write_text("\n".join(map(json.dumps, rows)))
-    plain = get_requests(TaskSpec(str(tmp_path / "own.jsonl"))).questions
+    plain = render_questions(TaskSpec(str(tmp_path / "own.jsonl"))).questions
     assert plain[1].contexts == ("Q1", "Q1") and plain[1].continuations == (" yes", " no indeed")
     assert plain[1].golds == (1,) and plain[1].n_chars == (3, 9)
-    for question in get_requests(TaskSpec(str(tmp_path / "own.jsonl"), 2)).questions:
+    for question in render_questions(TaskSpec(str(tmp_path / "own.jsonl"), 2)).questions:
         shots = question.contexts[0].split("\n\n")
         assert shots[-1] == f"Q{question.doc_id}" and len(shots) == 3
         for shot in shots[:-1]:  # solved, and never the question itself
@@ -81,7 +89,7 @@ def test_own_questions_look_as_the_harness_shows_them(tmp_path):
 
 def test_the_seed_draws_the_examples(tmp_path):
     file = str(write_questions(tmp_path / "own.jsonl", 20))
-    first, again, other = (get_requests(TaskSpec(file, 3, seed=seed)).questions for seed in (1, 1, 2))
+    first, again, other = (render_questions(TaskSpec(file, 3, seed=seed)).questions for seed in (1, 1, 2))
     assert first == again and first != other
     assert [q.contexts[0].split("\n\n")[-1] for q in first] == [q.contexts[0].split("\n\n")[-1] for q in other]
 
@@ -89,9 +97,9 @@ def test_the_seed_draws_the_examples(tmp_path):
 @pytest.mark.parametrize("name", embedded_tasks())
 def test_embedded_tasks_render_with_every_number_of_shots(name):
     for shots in (0, 1, 5):
-        requests = get_requests(TaskSpec(name, shots))
-        assert len(requests.questions) >= 100 and requests.source.startswith("file")
-        assert requests.chance == pytest.approx(task_info(name).chance, abs=1e-3)
+        rendered = render_questions(TaskSpec(name, shots))
+        assert len(rendered.questions) >= 100 and rendered.source.startswith("file")
+        assert rendered.chance == pytest.approx(task_info(name).chance, abs=1e-3)
 
 
 def test_word_pairs_are_asked_as_their_file_has_them():
@@ -99,12 +107,12 @@ def test_word_pairs_are_asked_as_their_file_has_them():
     assert {str(path.relative_to(FOLDER)): path.read_text(encoding="utf-8")
             for path in FOLDER.rglob("*") if path.is_file()} == files()  # fmt: skip
     for pairs in read_pairs(FOLDER.with_name("word_pairs.csv")):
-        asked = get_requests(TaskSpec(name_of(pairs), 0))
+        asked = render_questions(TaskSpec(name_of(pairs), 0))
         assert asked.greedy and asked.chance == 0
         assert [each.contexts + each.continuations for each in asked.questions] == [
             pairs.asked(pair).contexts + pairs.asked(pair).continuations for pair in pairs.test
         ]
-        first = get_requests(TaskSpec(name_of(pairs), 2)).questions[0].contexts[0]
+        first = render_questions(TaskSpec(name_of(pairs), 2)).questions[0].contexts[0]
         *shots, question = first.split("\n\n")
         solved = {pairs.asked(pair).contexts[0] + f" {pair.answer}" for pair in pairs.train}
         assert len(shots) == 2 and {*shots} <= solved and question == asked.questions[0].contexts[0]
@@ -123,13 +131,13 @@ def test_every_task_is_listed_with_where_it_comes_from(tmp_path):
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=120), st.integers(1, 150))
 def test_a_stratified_beginning_is_fair_and_chunks_are_fixed(golds, limit):
     questions = tuple(Question(i, ("c",), (" d",), (gold,), (1,), str(i)) for i, gold in enumerate(golds))
-    requests = RenderedQuestions(TaskSpec("piqa"), questions, False, "", 0.5)
-    selection = select(requests, limit, "stratified")
+    rendered = RenderedQuestions(TaskSpec("piqa"), questions, False, "", 0.5)
+    selection = select(rendered, limit, "stratified")
     assert sorted(selection.order) == list(range(len(golds))) and selection.n == min(limit, len(golds))
     chosen = np.array(golds)[list(selection.order[: selection.n])]
     for gold in set(golds):
         assert abs(np.sum(chosen == gold) - selection.n * golds.count(gold) / len(golds)) <= len(set(golds)) / 2 + 1
-    more = select(requests, None, "stratified")
+    more = select(rendered, None, "stratified")
     assert more.chunks()[: len(selection.chunks())] == selection.chunks(), "a larger limit reuses the same chunks"
     assert all(len(chunk) == CHUNK for chunk in selection.chunks()[:-1])
-    assert select(requests, limit).order[: selection.n] == tuple(range(selection.n))
+    assert select(rendered, limit).order[: selection.n] == tuple(range(selection.n))

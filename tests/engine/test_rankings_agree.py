@@ -13,7 +13,7 @@ from scipy import stats
 from engine.errors import UsageError
 from engine.importance.rankings import PERMUTATIONS, aggregate, agreement, agreement_within_layers, top_overlap
 from engine.importance.scores import Scores
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.studies.surveys import Survey, agreement_rows, written_row
 from tests.engine.fixtures import refused_by
 

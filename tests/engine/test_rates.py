@@ -13,7 +13,7 @@ from engine.importance.scores import importance
 from engine.models.in_memory import Models
 from engine.models.masks import Mask, parse_mask
 from engine.progress import Stopped, final, is_to_stop, returned
-from engine.questions.requests import Question, TaskSpec, get_requests, select
+from engine.questions.rendering import Question, TaskSpec, render_questions, select
 from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import points, sweep
 from engine.timing import observed_timings as rates
@@ -84,7 +84,7 @@ def test_amounts_by_hand():
 def test_measuring_teaches_the_rate(session, target):
     from engine.accuracy.evaluation import evaluation
 
-    questions = select(get_requests(TaskSpec("demo_copy", 0), None, session.store), 32, "stratified")
+    questions = select(render_questions(TaskSpec("demo_copy", 0), None, session.store), 32, "stratified")
     steps = list(evaluation(target, questions, Mask.full(target.shape)).run(session))
     assert rates.seconds_for(session.store, target, "forward", all_characters(questions)) > 0
     shares = [step.share for step in steps if step.share is not None]
@@ -94,7 +94,7 @@ def test_measuring_teaches_the_rate(session, target):
 def test_gradients_that_give_way_again_and_again_get_on_and_are_the_same_numbers(session, target, monkeypatch):
     """Left in the middle of a pass, forwards and backwards; what is finished is not done twice."""
     monkeypatch.setattr(of_importance, "GRADIENT_TOKENS_SMALL", 64)
-    questions = select(get_requests(TaskSpec("demo_copy", 0), None, session.store), 16, "stratified")
+    questions = select(render_questions(TaskSpec("demo_copy", 0), None, session.store), 16, "stratified")
     plain = of_importance._chunk_pieces(target, questions, "gate", None)[0]
     loaded = returned(session.loaded(target))
     undisturbed, _ = returned(plain.measure(loaded))
@@ -188,7 +188,7 @@ def test_a_study_asks_in_whole_chunks_however_slow_and_whatever_was_asked_before
     session, target, questions, full = about
     monkeypatch.setattr(module, "LONG_S", SLOW)
     last(evaluation(*about[1:]).run(about[0]))
-    file = questions.requests.task.name
+    file = questions.rendered.task.name
     setting, wanted = StudySettings(target.spec, target.bos, n_questions=38), points([TaskSpec(file)], [0, 1000], [0])
     assert sweep(target, setting, wanted, [file]).so_far(session).rows == ()
     [*_, step] = sweep(target, setting, wanted, [file]).run(session)

@@ -12,7 +12,7 @@ import torch
 from engine.accuracy.evaluation import accuracy
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import parse_mask, pruned
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from tests.conftest import IS_THOROUGH
 from tests.engine.fixtures import zeroed
 from tests.engine.test_log_likelihoods_equal_the_harness import SHARED, answered, ours
@@ -56,7 +56,7 @@ def model(file, kept):
 def piqa(shots):
     if not (SHARED / "piqa").is_dir():
         pytest.skip(f"the rows of piqa are not in {SHARED}")
-    return get_requests(TaskSpec("piqa", shots), str(SHARED), None).questions[:N]
+    return render_questions(TaskSpec("piqa", shots), str(SHARED), None).questions[:N]
 
 
 def test_log_likelihoods_are_those_of_the_harness_at_its_defaults(file, model):

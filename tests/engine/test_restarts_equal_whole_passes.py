@@ -11,7 +11,7 @@ from engine.models.in_memory import Models
 from engine.models.masks import Mask, parse_mask, single_ablations
 from engine.models.slicing import applied, sliced
 from engine.questions.encoding import encode_questions
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from tests.conftest import IS_THOROUGH
 from tests.engine.fixtures import DISTINCT, finished, in_turns, last, loaded, questions_in, target_in, write_questions
 
@@ -28,8 +28,8 @@ def questions(tmp_path_factory):
 @pytest.mark.parametrize("family, precision", in_turns(DISTINCT, ["fp32", "int8", "bf16"]))
 def test_every_mask_scores_as_by_itself(family, precision, folder_of, questions):
     model = loaded(folder_of(family), precision)
-    requests = get_requests(TaskSpec(str(questions), 0))
-    asked = requests.questions if IS_THOROUGH else requests.questions[:4]
+    rendered = render_questions(TaskSpec(str(questions), 0))
+    asked = rendered.questions if IS_THOROUGH else rendered.questions[:4]
     encoded = encode_questions(asked, model.tokenizer, True, 256)
     for texts in (TEXTS, ON_ONE_BASE):
         masks = [parse_mask(text, model.identity.shape) for text in texts]
@@ -42,7 +42,7 @@ def test_every_mask_scores_as_by_itself(family, precision, folder_of, questions)
 
 def test_layers_below_the_change_are_computed_once(folder_of, questions):
     model = loaded(folder_of("opt"))
-    encoded = encode_questions(get_requests(TaskSpec(str(questions), 0)).questions[:4], model.tokenizer, True, 256)
+    encoded = encode_questions(render_questions(TaskSpec(str(questions), 0)).questions[:4], model.tokenizer, True, 256)
     full, masks = Mask.full(model.identity.shape), single_ablations(model.identity.shape, "ffns")
     assert [first_changed(mask, common([full, *masks])) for mask in masks] == [0, 1, 2]
     assert first_changed(full, full) == 3 and common([full, *masks]) == full
@@ -62,7 +62,7 @@ def test_layers_below_the_change_are_computed_once(folder_of, questions):
 
 def test_stopped_in_the_middle_the_model_is_whole(folder_of, questions):
     model = loaded(folder_of("llama"))
-    encoded = encode_questions(get_requests(TaskSpec(str(questions), 0)).questions, model.tokenizer, True, 256)
+    encoded = encode_questions(render_questions(TaskSpec(str(questions), 0)).questions, model.tokenizer, True, 256)
     before = finished(score(model, encoded))
     steps = score_each(model, encoded, single_ablations(model.identity.shape, "heads"))
     for _ in range(5):

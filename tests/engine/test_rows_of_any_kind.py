@@ -10,10 +10,10 @@ import pytest
 from engine import files
 from engine.errors import HeadroomError
 from engine.progress import tell
-from engine.questions import requests as module
+from engine.questions import rendering as module
 from engine.questions import rows
 from engine.questions.faults import MOST_FAULTS, BadRows
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from engine.questions.tasks import local_files, task_info
 from tests.engine.fixtures import refused_by
 
@@ -33,14 +33,16 @@ def written(file: Path, lines, train=True) -> TaskSpec:
 def test_a_byte_order_mark_and_windows_line_ends(tmp_path):
     lines = [json.dumps(row(number)).encode() + b"\r" for number in range(3)]
     task = written(tmp_path / "own.jsonl", [codecs.BOM_UTF8 + lines[0], *lines[1:]])
-    assert [question.contexts[0] for question in get_requests(task).questions] == [f"Question {n}?" for n in range(3)]
+    assert [question.contexts[0] for question in render_questions(task).questions] == [
+        f"Question {n}?" for n in range(3)
+    ]
 
 
 @pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c"])
 def test_only_a_line_feed_ends_a_row(sign, tmp_path):
     text = f"one{sign}two"
     task = written(tmp_path / "own.jsonl", [json.dumps(row(context=text), ensure_ascii=False).encode(), row(1)])
-    assert [question.contexts[0] for question in get_requests(task).questions] == [text, "Question 1?"]
+    assert [question.contexts[0] for question in render_questions(task).questions] == [text, "Question 1?"]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def test_only_a_line_feed_ends_a_row(sign, tmp_path):
 )
 def test_what_cannot_be_read_is_said_with_its_row(line, said, tmp_path):
     with pytest.raises(HeadroomError, match="row 3") as raised:
-        get_requests(written(tmp_path / "own.jsonl", [row(), row(1), line, row(2)]))
+        render_questions(written(tmp_path / "own.jsonl", [row(), row(1), line, row(2)]))
     assert said in str(raised.value) and "\n" not in str(raised.value) and len(str(raised.value)) < 500
 
 
@@ -68,7 +70,7 @@ def test_all_faults_of_a_file_are_told_at_once(tmp_path):
     lines[7] = {"context": "x", "choices": "yes"}
     lines[11] = row(11, choices=["yes", "", 3])
     with pytest.raises(BadRows) as raised:
-        get_requests(written(tmp_path / "own.jsonl", lines, train=False))
+        render_questions(written(tmp_path / "own.jsonl", lines, train=False))
     faults = raised.value.details
     assert [fault.row for fault in faults] == [2, 2, 5, 8, 8, 12, 12], "of both parts of the file, in its order"
     assert {fault.value for fault in faults if fault.row in (2, 12)} == {"' '", "2", "''", "3"}
@@ -78,13 +80,13 @@ def test_all_faults_of_a_file_are_told_at_once(tmp_path):
     )
     many = [row(number, gold=9) for number in range(MOST_FAULTS + 50)]
     with pytest.raises(BadRows, match="at least 200 faults") as raised:
-        get_requests(written(tmp_path / "many.jsonl", many))
+        render_questions(written(tmp_path / "many.jsonl", many))
     assert len(raised.value.details) == MOST_FAULTS
 
 
 def test_other_columns_of_ones_own_rows_may_hold_anything(tmp_path):
     task = written(tmp_path / "own.jsonl", [row(0, note=1), row(1, note=["x"]), row(2, note={"a": None})])
-    assert len(get_requests(task).questions) == 3
+    assert len(render_questions(task).questions) == 3
 
 
 def test_a_column_that_changes_its_type_is_named(tmp_path):
@@ -93,26 +95,26 @@ def test_a_column_that_changes_its_type_is_named(tmp_path):
         (tmp_path / "piqa").mkdir(exist_ok=True)
         (tmp_path / "piqa" / f"{split}.jsonl").write_text("\n".join(map(json.dumps, lines)))
     with pytest.raises(HeadroomError, match="column 'idx' is a number in row 1 and text in row 3"):
-        get_requests(TaskSpec("piqa"), tmp_path)
+        render_questions(TaskSpec("piqa"), tmp_path)
 
 
 def test_what_is_no_regular_file_is_said_and_not_waited_for(tmp_path):
     for name in ("pipe.jsonl", "zero.jsonl", "folder.jsonl"):
         file = tmp_path / name
         {"p": os.mkfifo, "z": lambda path: path.symlink_to("/dev/zero"), "f": Path.mkdir}[name[0]](file)
-        refused_by(HeadroomError, "is not a regular file", lambda file=file: get_requests(TaskSpec(str(file))))
+        refused_by(HeadroomError, "is not a regular file", lambda file=file: render_questions(TaskSpec(str(file))))
 
 
 def test_a_file_of_any_size_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(files.read_regular, "__defaults__", (100,))
     with pytest.raises(HeadroomError, match="more than the 0 MB that are read here; give a smaller file"):
-        get_requests(written(tmp_path / "own.jsonl", [row(number) for number in range(9)]))
+        render_questions(written(tmp_path / "own.jsonl", [row(number) for number in range(9)]))
 
 
 @pytest.mark.parametrize("name", ["~nosuchuser/own.jsonl", f"{'a' * 300}.jsonl", "a\0b.jsonl", "/proc/self/mem.jsonl"])
 def test_names_that_no_file_has(name, tmp_path):
     with pytest.raises(HeadroomError) as raised:
-        get_requests(TaskSpec(name))
+        render_questions(TaskSpec(name))
     assert "no such task file" in str(raised.value) or "cannot be the name of a file" in str(raised.value)
     with pytest.raises(HeadroomError):
         local_files(task_info("piqa"), name)
@@ -121,33 +123,33 @@ def test_names_that_no_file_has(name, tmp_path):
 def test_one_file_is_parted_and_rankings_come_from_other_rows_than_those_asked(tmp_path):
     lines = [row(number) for number in range(30)]
     task = written(tmp_path / "own.jsonl", [*lines, lines[3], lines[4]], train=False)
-    asked = [question.contexts[0] for question in get_requests(task).questions]
-    train = [question.contexts[0] for question in get_requests(TaskSpec(task.name, split="train")).questions]
+    asked = [question.contexts[0] for question in render_questions(task).questions]
+    train = [question.contexts[0] for question in render_questions(TaskSpec(task.name, split="train")).questions]
     assert not set(asked) & set(train) and sorted({*asked, *train}) == sorted(each["context"] for each in lines)
     assert len(asked) + len(train) == 32 and 8 <= len(train) <= 12
-    shots = get_requests(TaskSpec(task.name, 2)).questions
+    shots = render_questions(TaskSpec(task.name, 2)).questions
     assert all(part.rsplit(" ", 1)[0] in train for q in shots for part in q.contexts[0].split("\n\n")[:-1])
     shuffled = written(tmp_path / "again.jsonl", [*lines[::-1], lines[3], lines[4]], train=False)
-    assert {question.contexts[0] for question in get_requests(shuffled).questions} == set(asked), "by what they say"
+    assert {question.contexts[0] for question in render_questions(shuffled).questions} == set(asked), "by what they say"
 
 
 def test_rows_for_training_beside_it_leave_all_others_to_be_asked(tmp_path, store):
     task = written(tmp_path / "own.jsonl", [row(number) for number in range(9)], train=False)
-    parted = len(get_requests(task, None, store).questions)
+    parted = len(render_questions(task, None, store).questions)
     (tmp_path / "own.train.jsonl").write_text("\n".join(json.dumps(row(n)) for n in range(50, 54)))
-    assert parted < 9 == len(get_requests(task, None, store).questions)
-    train = get_requests(TaskSpec(task.name, split="train"), None, store).questions
+    assert parted < 9 == len(render_questions(task, None, store).questions)
+    train = render_questions(TaskSpec(task.name, split="train"), None, store).questions
     assert [question.contexts[0] for question in train] == [f"Question {n}?" for n in range(50, 54)]
 
 
 def test_one_row_alone_cannot_be_parted(tmp_path):
     with pytest.raises(HeadroomError, match="too few rows that differ"):
-        get_requests(written(tmp_path / "own.jsonl", [row()], train=False))
+        render_questions(written(tmp_path / "own.jsonl", [row()], train=False))
 
 
 def test_choices_as_a_text_are_named_before_rows_that_are_too_few(tmp_path):
     with pytest.raises(HeadroomError, match="row 1: column 'choices' must be a list of at least 2 texts, got 'yes'"):
-        get_requests(written(tmp_path / "own.jsonl", [row(choices="yes")] * 2, train=False))
+        render_questions(written(tmp_path / "own.jsonl", [row(choices="yes")] * 2, train=False))
 
 
 def test_of_very_many_rows_only_what_is_wanted_is_written_out(tmp_path, store, monkeypatch):
@@ -158,17 +160,17 @@ def test_of_very_many_rows_only_what_is_wanted_is_written_out(tmp_path, store, m
     task = written(tmp_path / "own.jsonl", lines)
     train = tmp_path / "own.train.jsonl"
     train.write_bytes(train.read_bytes().splitlines()[0] * 1)
-    first = get_requests(task, None, store, first=4).questions
+    first = render_questions(task, None, store, first=4).questions
     assert [question.contexts[0] for question in first] == [f"Question {n}?" for n in range(4)]
     lines[200] = row(200)
     written(tmp_path / "own.jsonl", lines)
-    sample = get_requests(task, None, store).questions
+    sample = render_questions(task, None, store).questions
     numbers = [int(question.contexts[0].split()[1].rstrip("?")) for question in sample]
-    assert len(sample) == 30 and numbers == sorted(numbers) and max(numbers) > 100 and get_requests(task) != first
+    assert len(sample) == 30 and numbers == sorted(numbers) and max(numbers) > 100 and render_questions(task) != first
     monkeypatch.setattr(module, "REPORTED", 100)
     told = []
     token = tell.set(lambda done, total, message, left_s: told.append((done, total)))
-    assert len(get_requests(task, None, store, first=None).questions) == 300
+    assert len(render_questions(task, None, store, first=None).questions) == 300
     tell.reset(token)
     assert told == [(100, 300), (200, 300), (300, 300)]
 

@@ -20,7 +20,7 @@ from engine.models.masks import parse_mask, pruned
 from engine.models.slicing import applied, sliced
 from engine.questions import encoding
 from engine.questions.encoding import Encoded, batches, encode_questions, joined, pack
-from engine.questions.requests import Question, TaskSpec, get_requests
+from engine.questions.rendering import Question, TaskSpec, render_questions
 from tests.conftest import some_of
 from tests.engine.fixtures import EXAMINED, STOCK, finished, in_turns, loaded, refused_by, run, write_questions
 
@@ -31,7 +31,7 @@ def scores_of(model, encoded):
 
 def test_packed_equals_one_row_a_choice(tiny_opt, tmp_path, monkeypatch):
     model = loaded(tiny_opt)
-    questions = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 20)))).questions
+    questions = render_questions(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 20)))).questions
     encoded = encode_questions(questions, model.tokenizer, True, model.identity.shape.n_ctx)
     packed = scores_of(model, encoded)
     monkeypatch.setattr(encoding, "MIN_SHARED", 2.0)  # nothing shares that much: a row a choice
@@ -94,7 +94,7 @@ def test_a_long_context_is_cut_on_the_left(tiny_opt):
 
 @pytest.fixture(scope="module")
 def questions(tmp_path_factory):
-    return get_requests(TaskSpec(str(write_questions(tmp_path_factory.mktemp("task") / "own.jsonl", 20)))).questions
+    return render_questions(TaskSpec(str(write_questions(tmp_path_factory.mktemp("task") / "own.jsonl", 20)))).questions
 
 
 def otherwise(model, monkeypatch):
@@ -219,7 +219,7 @@ ALIKE_MASKS = ["", "L0H1 F1", "L0H*", "L2H* F2", "L1H0-2 F0"]
 
 @pytest.fixture(scope="module")
 def alike():
-    return get_requests(TaskSpec("demo_outfit", 2, same_examples=True)).questions[:8]
+    return render_questions(TaskSpec("demo_outfit", 2, same_examples=True)).questions[:8]
 
 
 @pytest.mark.thorough
@@ -263,10 +263,10 @@ def test_the_oracle_agrees_with_single_evaluations(folder_of, alike):
 
 
 def test_examples_are_those_of_the_harnesss_first_question():
-    own = get_requests(TaskSpec("demo_outfit", 3)).questions
-    same = get_requests(TaskSpec("demo_outfit", 3, same_examples=True)).questions
+    own = render_questions(TaskSpec("demo_outfit", 3)).questions
+    same = render_questions(TaskSpec("demo_outfit", 3, same_examples=True)).questions
     assert same[0].contexts == own[0].contexts and same[0].golds == own[0].golds
-    none = get_requests(TaskSpec("demo_outfit", 0)).questions
+    none = render_questions(TaskSpec("demo_outfit", 0)).questions
     examples = same[0].contexts[0].removesuffix(none[0].contexts[0])
     assert examples and all(q.contexts[0] == examples + plain.contexts[0] for q, plain in zip(same, none, strict=True))
     assert [q.contexts for q in own[1:5]] != [q.contexts for q in same[1:5]]
@@ -274,7 +274,7 @@ def test_examples_are_those_of_the_harnesss_first_question():
 
 
 def test_what_shares_little_is_not_split(folder_of, tmp_path):
-    alike = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 6)), 2)).questions
+    alike = render_questions(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 6)), 2)).questions
     model = loaded(folder_of("opt"))
     rows = [row for choices in encode_questions(alike, model.tokenizer, True, 256) for row in pack(choices)]
     assert shared_prefix(rows) == 0 and shared_prefix(rows[:1]) == 0

@@ -14,7 +14,7 @@ from engine.accuracy.scoring import read_rows
 from engine.models.masks import parse_mask, pruned
 from engine.models.slicing import applied, last_layer_at, sliced
 from engine.questions.encoding import encode_questions, pack
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from tests.conftest import IS_THOROUGH
 from tests.engine.fixtures import EXAMINED, FAMILIES, family_folder, in_turns, loaded, write_questions
 
@@ -131,7 +131,7 @@ def test_the_model_is_whole_after_an_exception(model_of):
 @pytest.mark.parametrize("family, text", in_turns(EXAMINED, ["L2H0-2 F2", "L2H*", "B0-1 L2H*", ""]))
 def test_the_last_layer_is_computed_only_where_it_is_read(family, text, model_of, tmp_path, monkeypatch):
     model = model_of(family)
-    questions = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 5)))).questions
+    questions = render_questions(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 5)))).questions
     rows = [row for each in encode_questions(questions, model.tokenizer, True, 128) for row in pack(each)]
     parts, sizes = sliced(model, parse_mask(text, model.identity.shape)), []
 

@@ -22,7 +22,7 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
 from engine.models.patterns import visited
 from engine.models.session import Session
-from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.rendering import TaskSpec, render_questions, select
 from engine.texts.continuation import How, continuation
 from engine.texts.perplexity import perplexity
 from engine.texts.tokenloss import token_losses
@@ -205,7 +205,7 @@ def test_every_screen_s_figures_of_a_snapshot_or_one_line(window, snapshot, sess
     recipe = WINDOWS[window]
     target = session.target(LoadSpec(snapshot(recipe), "fp32"))
     mask, n_ctx, story = parse_mask("L0H1 F0", target.shape), recipe.n_ctx, passages()[0].text
-    questions = select(get_requests(TaskSpec("demo_outfit", 5), None, session.store), 6)
+    questions = select(render_questions(TaskSpec("demo_outfit", 5), None, session.store), 6)
     evaluated = last(evaluation(target, questions, mask).run(session)).value
     assert np.isfinite(evaluated.log_likelihood_nats).any() and target.identity.name.endswith("run@step1")
     for what in ("heads", "ffns"):

@@ -15,7 +15,7 @@ from engine.importance.rankings import n_pruned, order, permille, random_order
 from engine.importance.rules import RULES, Evidence, random_order_within_layers
 from engine.importance.scores import Scores
 from engine.models.masks import Edits, Mask
-from engine.questions.requests import Question
+from engine.questions.rendering import Question
 from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS, Paired, detectable, holm, paired, share_of, smallest_clear, wilson
 from tests.engine.fixtures import refused_by

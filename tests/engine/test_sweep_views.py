@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.studies.statements import break_points
 from engine.studies.sweeps import Point, SweepRow, Swept
 from engine.views.sweep import MEAN, RANDOM, break_part, grid_parts, orders_view, sweep_view

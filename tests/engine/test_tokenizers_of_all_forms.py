@@ -25,7 +25,7 @@ from engine.models.masks import Mask, parse_mask
 from engine.models.session import Session
 from engine.progress import final
 from engine.questions.encoding import encode_questions, front, read, tokenized
-from engine.questions.requests import Question
+from engine.questions.rendering import Question
 from engine.texts.perplexity import perplexity
 from engine.texts.tokenloss import token_losses
 from tests.conftest import IS_THOROUGH

@@ -9,7 +9,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.importance.orders import Pruning, Ranking, pruning_of_second
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_edits
-from engine.questions.requests import Question, TaskSpec
+from engine.questions.rendering import Question, TaskSpec
 from engine.shapes import ModelShape
 from tests.engine.fixtures import refused_by
 

@@ -18,7 +18,7 @@ from engine.models.in_memory import Models
 from engine.models.loading import LoadSpec, identify
 from engine.models.masks import Mask, pruned
 from engine.models.self_check import check_model, fault_of
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from tests.engine.fixtures import SIZES, configured, loaded, masks_of, refused_by, saved, write_questions, zeroed
 from tests.engine.test_log_likelihoods_equal_the_harness import compare
 
@@ -54,7 +54,7 @@ def test_a_type_built_like_llama_passes_the_checks_and_scores_as_the_harness_doe
     assert fault_of(check_model(model)) == ""
     file = write_questions(tmp_path / "task.jsonl", 8)
     for shots in (0, 2):  # with two examples rows are longer than the window
-        compare(model, get_requests(TaskSpec(str(file), shots)).questions, bos=False)
+        compare(model, render_questions(TaskSpec(str(file), shots)).questions, bos=False)
     for mask in masks_of(model.identity.shape):
         with torch.no_grad(), pruned(model, mask):
             masked = model.model(TOKENS).logits

@@ -11,7 +11,7 @@ from engine.heads.induction import InductionScores, retained
 from engine.importance.rankings import agreement, order, top_overlap
 from engine.importance.scores import Scores
 from engine.models.masks import parse_mask
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import Paired, paired
 from engine.studies.ablations import Ablations

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from engine.progress import remark
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from engine.questions.rows import read
 from engine.questions.tasks import local_files, task_info
 from engine.questions.white_space import without_blanks
@@ -69,7 +69,7 @@ def test_blanks_at_the_join_and_behind_choices_change_nothing(dump, tmp_path):
         found = given_in(tmp_path / "own.jsonl", rows, dump)
         assert found == (plain, own) and not own.remarks, (space, place, who)
         assert found[0].lines == plain.lines, "parted alike"
-    for question in get_requests(TaskSpec(str(tmp_path / "own.jsonl"), 2)).questions:
+    for question in render_questions(TaskSpec(str(tmp_path / "own.jsonl"), 2)).questions:
         assert "  " not in question.contexts[0] and question.contexts[0].endswith("boat?")
         assert [*question.continuations] == [" river", " boat", " bread"]
 
@@ -107,7 +107,7 @@ def test_word_pairs(tmp_path):
     for space in (*BLANKS, "\t", "\xa0", "\u3000"):
         file.write_text("".join(f"{space}{question}{space},{space}{answer}{space}\n" for question, answer in pairs))
         for shots in (0, 2):
-            asked = [get_requests(TaskSpec(str(each), shots)) for each in (plain, file)]
+            asked = [render_questions(TaskSpec(str(each), shots)) for each in (plain, file)]
             assert asked[0].questions == asked[1].questions and not asked[1].own.remarks
         assert [each.pairs for each in read_pairs(file)] == [each.pairs for each in read_pairs(plain)]
     file.write_text("".join(f"{question},\u200b{answer}\n" for question, answer in pairs))
@@ -115,7 +115,7 @@ def test_word_pairs(tmp_path):
     token = remark.set(said.append)
     read_pairs(file)
     remark.reset(token)
-    [line] = get_requests(TaskSpec(str(file))).own.remarks
+    [line] = render_questions(TaskSpec(str(file))).own.remarks
     assert said == [line], "of either reader"
     assert "an answer begins with a zero width space (U+200B) in 9 rows (2, 3, 4, …)" in line and "differ" not in line
 

@@ -7,7 +7,7 @@ from transformers import AutoTokenizer
 
 from engine.demo import model_folder
 from engine.errors import HeadroomError
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from engine.questions.word_pairs import N_SHOTS, PairTask, included_tasks, read_pairs
 from tests.engine.fixtures import refused_by
 
@@ -75,12 +75,12 @@ def test_a_file_of_ones_own(tmp_path):
 def test_pairs_of_ones_own_are_asked_like_the_included_ones(tmp_path):
     pairs = {}
     for split, file in (("train", "mine.train.csv"), ("validation", "mine.csv")):
-        asked = get_requests(TaskSpec("pairs_plural", 0, split), None, None).questions
+        asked = render_questions(TaskSpec("pairs_plural", 0, split), None, None).questions
         pairs[split] = [(each.contexts[0][3:-3], each.continuations[0][1:]) for each in asked]
         (tmp_path / file).write_text(
             "".join(f"{question},{answer}\n" for question, answer in [("a", "b"), *pairs[split]])
         )
     own, included = (
-        get_requests(TaskSpec(name, 3), None, None) for name in (str(tmp_path / "mine.csv"), "pairs_plural")
+        render_questions(TaskSpec(name, 3), None, None) for name in (str(tmp_path / "mine.csv"), "pairs_plural")
     )
     assert own.greedy and own.questions == included.questions and len(own.questions) > 90

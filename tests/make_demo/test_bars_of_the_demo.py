@@ -11,7 +11,7 @@ from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
 from engine.models.masks import parse_mask
 from engine.progress import final
-from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.rendering import TaskSpec, render_questions, select
 from engine.statistics import paired
 from engine.studies.removal import AccuracyWithout, line_of
 from engine.texts.perplexity import Perplexity
@@ -112,7 +112,7 @@ def test_figures_are_those_of_the_masks_measured_alone(session, folder_of):
     measured = Measured(session, str(folder_of("opt")), 4)
     target = measured.target()
     mask = parse_mask("L0H1 L2H3", target.shape)
-    questions = select(get_requests(TaskSpec(FAMILY, 1), None, session.store), 4, "stratified")
+    questions = select(render_questions(TaskSpec(FAMILY, 1), None, session.store), 4, "stratified")
     alone = [final(evaluation(target, questions, each).run(session)) for each in (measured.full, mask)]
     assert measured.change(FAMILY, 1, mask) == line_of(*alone)
     pruned = measured.pruned(FAMILY)

@@ -77,10 +77,10 @@ def test_the_suite_is_varied():
 @pytest.mark.parametrize("name", NAMES)
 def test_the_harness_renders_what_training_shows(name):
     """Few-shot prompts and answers as lm-eval builds them are the text of the training episodes."""
-    from engine.questions.requests import TaskSpec, get_requests
+    from engine.questions.rendering import TaskSpec, render_questions
 
     family = FAMILIES[name]
-    questions = get_requests(TaskSpec(name, 2, "validation"), None, None).questions
+    questions = render_questions(TaskSpec(name, 2, "validation"), None, None).questions
     train = {item.solved for item in suite.questions(family, "train")}
     for question, item in zip(questions[:20], validation(name)[:20], strict=False):
         right = question.golds[0]

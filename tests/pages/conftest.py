@@ -435,7 +435,7 @@ def experiment_of(at):
     from engine.importance.orders import Pruning, Ranking
     from engine.models.loading import LoadSpec
     from engine.models.masks import parse_edits
-    from engine.questions.requests import TaskSpec, get_requests
+    from engine.questions.rendering import TaskSpec, render_questions
     from pages.ui.page.defaults import RANKING_QUESTIONS
     from pages.ui.prune.experiment import Experiment
 
@@ -443,5 +443,5 @@ def experiment_of(at):
     task = TaskSpec(at.selectbox(key="task").value)
     ranking, typed = Ranking("random", n_questions=RANKING_QUESTIONS), at.text_input(key="mask").value or ""
     pruning = Pruning(task, ranking, level(at, "heads") * 10, 0, parse_edits(typed, target.shape))
-    requests = get_requests(task, None, runtime.store())
-    return Experiment(target, None, requests, None, 100, pruning)
+    rendered = render_questions(task, None, runtime.store())
+    return Experiment(target, None, rendered, None, 100, pruning)

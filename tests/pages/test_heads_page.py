@@ -14,7 +14,7 @@ from engine.importance.scores import importance
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
-from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.rendering import TaskSpec, render_questions, select
 from engine.questions.tasks import TaskInfo, TaskStatus
 from engine.shapes import ModelShape
 from engine.studies.sweeps import Point, SweepRow
@@ -58,7 +58,7 @@ def maps_of(at):
 def stored(at, what, task, tiny_opt):
     session = runtime.session()
     target = session.target(LoadSpec(str(tiny_opt), "fp32"))
-    questions = select(get_requests(task, None, session.store), RANKING_QUESTIONS, "stratified")
+    questions = select(render_questions(task, None, session.store), RANKING_QUESTIONS, "stratified")
     return importance(target, questions, what).stored(session)
 
 
@@ -137,7 +137,7 @@ def test_rankings_of_tasks_are_drawn_and_compared(open_screen, tmp_path, capsys)
     target = session.target(LoadSpec(request.split("--model ")[1].split()[0], "fp32"))
     for name in ("demo_copy", "demo_lookup"):
         questions = select(
-            get_requests(TaskSpec(name, 0, "train"), None, session.store), RANKING_QUESTIONS, "stratified"
+            render_questions(TaskSpec(name, 0, "train"), None, session.store), RANKING_QUESTIONS, "stratified"
         )
         scores[name] = importance(target, questions, "heads-one-divisor").stored(session).scores
     [matrix] = [table for tables in frames_of(at) for table in tables.values() if {"a", "b", "value"} <= {*table}]
@@ -180,10 +180,10 @@ def test_what_another_tasks_order_costs_is_measured_on_demand_and_told(across, o
     task, others = TaskSpec("demo_copy", 0), ("demo_copy", "demo_lookup")
     [request] = [each for each in command_of(at).splitlines() if "correlate" in each]
     target = session.target(LoadSpec(request.split("--model ")[1].split()[0], "fp32"))
-    asked = select(get_requests(task, None, session.store), JUDGES, "stratified")
+    asked = select(render_questions(task, None, session.store), JUDGES, "stratified")
     right = []
     for name in others:
-        trained = get_requests(TaskSpec(name, 0, "train"), None, session.store)
+        trained = render_questions(TaskSpec(name, 0, "train"), None, session.store)
         scores = importance(target, select(trained, RANKING_QUESTIONS, "stratified"), "heads-one-divisor")
         heads = np.ones(8, bool)
         heads[order(scores.stored(session).scores)[:4]] = False
@@ -258,7 +258,7 @@ def test_what_a_head_costs_on_each_task_is_recounted(measures_ahead, open_screen
     target = session.target(LoadSpec(str(tiny_opt), "fp32"))
     lost = []
     for name in (str(questions), *NAMES[:2]):
-        asked = get_requests(TaskSpec(name, 0, "train"), None, session.store)
+        asked = render_questions(TaskSpec(name, 0, "train"), None, session.store)
         asked = select(asked, RANKING_QUESTIONS, "stratified")
         full, gone = (final(evaluation(target, asked, parse_mask(mask, target.shape)).run(session)) for mask in
                       ("", "L1H2"))  # fmt: skip

@@ -44,7 +44,7 @@ def test_the_other_model_of_a_passage_is_offered_too(measures_ahead, open_app, s
 @pytest.fixture
 def rendered(monkeypatch):
     """Names of the tasks whose rows were downloaded, each of which fails."""
-    from engine.questions import requests
+    from engine.questions import rendering
 
     asked = []
 
@@ -52,7 +52,7 @@ def rendered(monkeypatch):
         asked.append(task.name)
         raise HeadroomError("the stand-in has no rows")
 
-    monkeypatch.setattr(requests, "_render", refuse)
+    monkeypatch.setattr(rendering, "_render", refuse)
     return asked
 
 

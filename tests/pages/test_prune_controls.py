@@ -8,7 +8,7 @@ import pytest
 
 from engine.importance.criteria import CRITERIA
 from engine.models.loading import LoadSpec
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from pages.ui.controls.study import Study
 from pages.ui.page import runtime
 from pages.ui.prune import layout, parts
@@ -83,11 +83,11 @@ def test_labels_of_examples_are_those_of_the_command(open_app, capsys):
 def test_the_map_shows_the_scores_that_the_ranking_goes_by(open_app, name, tiny_opt):
     from engine.importance.scores import importance
     from engine.progress import final
-    from engine.questions.requests import TaskSpec, get_requests, select
+    from engine.questions.rendering import TaskSpec, render_questions, select
 
     at = open_app(heads="40", order=name)
     task = TaskSpec(at.selectbox(key="task").value, split="train")
-    train = select(get_requests(task, None, runtime.store()), 64, "stratified")
+    train = select(render_questions(task, None, runtime.store()), 64, "stratified")
     target = experiment_of(at).target
     scores = final(importance(target, train, CRITERIA[name].heads).run(runtime.session())).scores.ravel()
     [shown] = [each for each in components(at) if "outlined" in each]

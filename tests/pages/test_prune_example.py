@@ -5,7 +5,7 @@ import re
 from streamlit.util import calc_hash
 
 from engine.questions.labels import LABELS
-from engine.questions.requests import Question, TaskSpec
+from engine.questions.rendering import Question, TaskSpec
 from engine.views.questions import copied, decided_by, question_start
 from tests.pages.conftest import settled
 

@@ -4,7 +4,7 @@ import pytest
 
 from engine.importance.layers import LAYERS_BY, block_influence
 from engine.models.loading import LoadSpec
-from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.rendering import TaskSpec, render_questions, select
 from pages.ui.page import runtime as frame
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from tests.conftest import some_of
@@ -30,8 +30,8 @@ from tests.pages.conftest import (
 def trained(at):
     """(session, target, train questions) that the page ranks by."""
     target = frame.session().target(LoadSpec(at.selectbox(key="model").value, "fp32"))
-    requests = get_requests(TaskSpec(at.selectbox(key="task").value, split="train"), None, frame.store())
-    return frame.session(), target, select(requests, RANKING_QUESTIONS, "stratified")
+    rendered = render_questions(TaskSpec(at.selectbox(key="task").value, split="train"), None, frame.store())
+    return frame.session(), target, select(rendered, RANKING_QUESTIONS, "stratified")
 
 
 def test_at_0_nothing_about_layers_is_measured_or_asked(measures_ahead, open_app):

@@ -12,7 +12,7 @@ from engine.importance.rules import Evidence
 from engine.measurement import Workload
 from engine.models.masks import Mask, parse_edits
 from engine.progress import final
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.rendering import TaskSpec, render_questions
 from pages.ui.prune import tables
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment, accuracies, curve
 from tests.engine.fixtures import target_in
@@ -25,7 +25,9 @@ def x(session, tiny_opt, questions):
     """Half of the heads pruned at random."""
     target, task = target_in(session, tiny_opt), TaskSpec(str(questions))
     pruning = Pruning(task, Ranking("random", n_questions=4), 500, 0, parse_edits("", target.shape))
-    judged, train = (get_requests(replace(task, split=split), None, session.store) for split in ("validation", "train"))
+    judged, train = (
+        render_questions(replace(task, split=split), None, session.store) for split in ("validation", "train")
+    )
     return Experiment(target, None, judged, train, 20, pruning)
 
 
@@ -53,7 +55,7 @@ def test_a_curve_by_a_ranking_that_is_not_known_takes_that_too(x, session):
 
 def test_a_page_renders_no_train_questions(x, session, monkeypatch):
     x = replace(x, train=None, pruning=replace(x.pruning, ranking=Ranking(n_questions=4)))
-    monkeypatch.setattr(orders, "get_requests", lambda *given: pytest.fail("rendered"))
+    monkeypatch.setattr(orders, "render_questions", lambda *given: pytest.fail("rendered"))
     assert x.known(session) == NOTHING and curve(x, "heads", NOTHING).so_far(session) == {}
     assert not accuracies(x, None).so_far(session).pruned
 

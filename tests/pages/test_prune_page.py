@@ -15,7 +15,7 @@ from engine.accuracy.evaluation import Answers
 from engine.importance import orders
 from engine.measurement import Workload
 from engine.progress import Progress, in_time
-from engine.questions.requests import Question, get_requests
+from engine.questions.rendering import Question, render_questions
 from engine.statistics import MIN_QUESTIONS, wilson
 from engine.views.accuracy import standing
 from engine.views.questions import choice_frame
@@ -59,7 +59,9 @@ def test_the_full_model_is_measured_first_then_a_moved_slider_measures_the_prune
     assert len(charts_of(at)) == 1, "the curve; heads and FFNs are components"
     assert at.text_input(key="mask").placeholder == "such as L0H3 L1H* F1", "a model of 2 layers and 4 heads"
     x = experiment_of(at)
-    known = replace(x, train=get_requests(replace(x.task, split="train"), None, frame.store())).known(frame.session())
+    known = replace(x, train=render_questions(replace(x.task, split="train"), None, frame.store())).known(
+        frame.session()
+    )
     assert known.heads is not None and known.ffns is not None, "so that a slider's first move can say something"
     assert x.at("heads", 500).mask(known).n_heads_pruned == 4
     assert "0 of 2 FFNs pruned. Top by " in map_of(at)["words"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from engine.accuracy.evaluation import Answers
-from engine.questions.requests import Question, TaskSpec, get_requests
+from engine.questions.rendering import Question, TaskSpec, render_questions
 from engine.requests import Evaluate
 from engine.views.questions import choices, margins, own_words, question_frame
 from pages.ui.page import runtime
@@ -71,7 +71,7 @@ def test_what_a_question_says_is_no_markup(text):
 def test_the_list_opens_a_question_with_its_solved_examples(open_app, questions):
     at = open_app(order="random", mask="L0H0-2 L1H*", shots="1", prune_questions="true")
     x = experiment_of(at)
-    asked = get_requests(TaskSpec(str(questions), 1), None, runtime.store())
+    asked = render_questions(TaskSpec(str(questions), 1), None, runtime.store())
     x = type(x)(**{**vars(x), "judged": asked})
     [table] = [each.value for each in at.dataframe]
     assert len(table) == N and {"full_margin", "pruned_margin"} <= set(table.columns)

@@ -5,7 +5,7 @@ import pytest
 
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.requests import Sweep
 from engine.requests.base import RequestRun
 from engine.requests.running import silent

@@ -5,7 +5,7 @@ import pytest
 
 from engine.importance.scores import Scores
 from engine.models.masks import Mask
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.portrait import Portrait
 from engine.views.correlation import Rankings, ranks_part

@@ -14,7 +14,7 @@ from engine.models import loading
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.progress import Progress, final
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.receipts import read_receipts
 from engine.records import Record, encode
 from engine.studies.removal import removal

@@ -7,7 +7,7 @@ import pytest
 from streamlit.proto.SelectWidgetFilterMode_pb2 import SelectWidgetFilterMode
 
 from engine.errors import HeadroomError, UsageError
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.questions.tasks import embedded_tasks, pair_tasks, similar_names, task_info
 from pages.ui.controls.first_views import (
     FIRST_OF_DEMO,

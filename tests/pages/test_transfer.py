@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.studies.sweeps import Point, SweepRow
 from pages.ui.study_report import transfer_in_words, transfer_rows
 

@@ -12,7 +12,7 @@ from engine.importance.orders import orders_of, pruning_of_second
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.progress import final
-from engine.questions.requests import get_requests, select
+from engine.questions.rendering import render_questions, select
 from pages.ui.page import runtime
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.prune.experiment import SECOND
@@ -151,7 +151,9 @@ def test_the_second_model_drops_its_own_layers(open_app, unequal, capsys):
     at = open_app(against=str(unequal), order="random", layers="50")
     session, x = runtime.session(), experiment_of(at)
     other = session.target(LoadSpec(str(unequal), "fp32"))
-    train = select(get_requests(replace(x.task, split="train"), None, session.store), RANKING_QUESTIONS, "stratified")
+    train = select(
+        render_questions(replace(x.task, split="train"), None, session.store), RANKING_QUESTIONS, "stratified"
+    )
     influence = block_influence(other, train).stored(session)
     result = same_on_the_command_line(at, capsys)["against"]
     assert result["cached"] and result["layers_dropped"] == [int(influence.argmin())], "half of three, rounded down"

@@ -16,7 +16,7 @@ from engine.importance.rules import Evidence
 from engine.importance.scores import ORACLES, Scores
 from engine.measurement import Measurement
 from engine.models.session import Target
-from engine.questions.requests import RenderedQuestions, TaskSpec
+from engine.questions.rendering import RenderedQuestions, TaskSpec
 from pages.ui.controls.controls import one_of
 from pages.ui.page.defaults import RANKING_QUESTIONS
 from pages.ui.page.reads import stored_once

@@ -11,7 +11,7 @@ import streamlit as st
 from engine.errors import one_line
 from engine.importance.scores import ORACLES
 from engine.models.session import Target
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.studies.surveys import StudySettings, Survey, grid, survey
 from pages.ui.controls.first_views import JUDGES, N_COMPARED, first_tasks, suited

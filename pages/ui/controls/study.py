@@ -10,7 +10,7 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import parse_edits
 from engine.models.session import Target
 from engine.questions.chats import chat_template
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from pages.ui.page.defaults import ORDER, RANKING_QUESTIONS
 from pages.ui.page.streamlit_internals import write_param
 from pages.ui.page.widget_writes import HELD_S, hold, write

@@ -11,7 +11,7 @@ from engine.importance.orders import OF_ONE_TASK, Axis
 from engine.importance.rules import RULES
 from engine.models.loading import PRECISIONS
 from engine.models.masks import KEEP, Mask
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.shapes import ModelShape
 from pages.ui.controls.controls import one_listed, one_of

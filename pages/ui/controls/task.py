@@ -14,7 +14,7 @@ import streamlit as st
 from engine.errors import HeadroomError
 from engine.files import write_whole
 from engine.questions.faults import RowFault
-from engine.questions.requests import RenderedQuestions, TooFewExamples
+from engine.questions.rendering import RenderedQuestions, TooFewExamples
 from engine.questions.tasks import OWN, OWN_PAIRS, OWN_SUFFIXES
 from pages.ui.controls.study import set_study, study
 from pages.ui.page.address import current_value
@@ -121,9 +121,9 @@ def draw_fault(details: object) -> None:
         st.rerun()  # the whole page, as this may be drawn in a part that runs alone
 
 
-def draw_remarks(requests: RenderedQuestions) -> None:
+def draw_remarks(rendered: RenderedQuestions) -> None:
     """Draws what a user should know of how the own file was read."""
-    for line in requests.own.remarks if requests.own is not None else ():
+    for line in rendered.own.remarks if rendered.own is not None else ():
         st.info(plain(line), icon=":material/info:")
 
 

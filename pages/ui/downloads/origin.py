@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.importance.orders import Pruning
 from engine.models.session import Target
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.receipts import Measurements
 from engine.requests import Request, argv, program
 

@@ -12,7 +12,7 @@ from engine.heads.attention import Head
 from engine.heads.in_text import HeadInText, head_in_texts
 from engine.heads.induction import best_heads
 from engine.models.masks import Edits, Mask, parse_mask
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.requests import ReportHead
 from engine.shapes import ModelShape
 from engine.statistics import Paired

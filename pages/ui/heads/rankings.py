@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.measurement import Measurement
 from engine.models.session import Target
-from engine.questions.requests import CHUNK, TaskSpec
+from engine.questions.rendering import CHUNK, TaskSpec
 from engine.requests import Sweep
 from engine.studies.study import pool_of
 from engine.studies.surveys import StudySettings, Survey, describe_task

@@ -11,7 +11,7 @@ from engine.importance.rules import QUICK
 from engine.importance.scores import Scores
 from engine.measurement import Measurement
 from engine.models.session import Target
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.requests import ScoreImportance, ScoreInduction
 from engine.studies.surveys import StudySettings, Survey
 from pages.ui.controls.coloring import COST, ESTIMATE, INDUCTION, ranking_by, title_of

@@ -14,7 +14,7 @@ from engine.errors import HeadroomError
 from engine.importance.orders import Axis, Ranking
 from engine.models.session import Session
 from engine.progress import LeftToWorker
-from engine.questions.requests import get_requests
+from engine.questions.rendering import render_questions
 from engine.studies.compare import RANDOM, SEEDS
 from pages.ui.controls.many_tasks import local_tasks
 from pages.ui.page.runtime import session, store
@@ -67,7 +67,7 @@ def around_work(x: Experiment, axis: Axis) -> Work[Around]:
 def _of_task(x: Experiment, name: str, session: Session) -> Experiment:
     """Returns the same experiment on another task."""
     task = replace(x.task, name=name)
-    judged, train = (get_requests(each, x.data_dir, session.store) for each in (task, replace(task, split="train")))
+    judged, train = (render_questions(each, x.data_dir, session.store) for each in (task, replace(task, split="train")))
     return replace(x, judged=judged, train=train, pruning=replace(x.pruning, task=task))
 
 

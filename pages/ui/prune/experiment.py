@@ -19,7 +19,7 @@ from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
 from engine.progress import Progress
-from engine.questions.requests import Questions, RenderedQuestions, TaskSpec, select
+from engine.questions.rendering import Questions, RenderedQuestions, TaskSpec, select
 from engine.requests import Evaluate
 from engine.shapes import ModelShape
 from engine.timing.workload import all_characters, kept_share

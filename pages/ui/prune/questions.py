@@ -11,7 +11,7 @@ import streamlit as st
 from engine.accuracy.evaluation import Answers
 from engine.accuracy.harness_logs import harness_answers
 from engine.errors import HeadroomError
-from engine.questions.requests import Question
+from engine.questions.rendering import Question
 from engine.views.questions import Second, choices, prompt_of, question_frame, with_harness
 from pages.ui.controls.controls import one_of
 from pages.ui.controls.study import study

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from engine.questions.requests import RenderedQuestions, TaskSpec, get_requests
+from engine.questions.rendering import RenderedQuestions, TaskSpec, render_questions
 from engine.questions.tasks import OWN_SUFFIXES, task_info
 from engine.studies.removal import found_heads
 from engine.views.accuracy import Standing, standing
@@ -108,5 +108,5 @@ def read_state(of: Study) -> PruneState:
 
 def _questions(slot: str, task: TaskSpec, data_dir: str | None, priority: int) -> Work[RenderedQuestions]:
     """Returns the work that renders the questions of a task; finished at once if they are stored."""
-    render = partial(get_requests, task, data_dir, store())
+    render = partial(render_questions, task, data_dir, store())
     return Work(slot, "Preparing the questions", Action.of(f"{task} {data_dir}", render, reads=True), priority)

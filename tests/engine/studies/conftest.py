@@ -20,7 +20,7 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.models.session import Session
 from engine.progress import final
-from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.rendering import TaskSpec, render_questions, select
 from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Swept, sweep
 from tests.conftest import make_tiny_opt
@@ -89,7 +89,7 @@ class ByHand:
 
     def asked(self, task):
         if task not in self.rendered:
-            self.rendered[task] = get_requests(task, None, self.store)
+            self.rendered[task] = render_questions(task, None, self.store)
         return select(self.rendered[task], None, "stratified")
 
     def answers(self, task, mask):
@@ -137,7 +137,7 @@ class ByHand:
         assert row.p_mcnemar == pytest.approx(p)
         assert (row.n_heads_pruned, row.n_ffns_pruned) == (mask.n_heads_pruned, mask.n_ffns_pruned)
         questions = self.asked(row.point.task)
-        n_choices = [len(question.contexts) for question in questions.requests.questions]
+        n_choices = [len(question.contexts) for question in questions.rendered.questions]
         assert row.chance == pytest.approx(np.mean([1 / n for n in n_choices]))
         measured = evaluation(self.target, questions, mask).so_far(Session(store))
         assert len(measured) == len(full), f"the sweep did not measure {mask.text()!r} for {row.point}"

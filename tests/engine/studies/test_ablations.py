@@ -8,7 +8,7 @@ from engine.heads.induction import induction
 from engine.importance.scores import importance
 from engine.models.masks import Mask
 from engine.progress import final
-from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.rendering import TaskSpec, render_questions, select
 from engine.statistics import paired
 from engine.studies import ablations as module
 from engine.studies.ablations import ablations, costs_by_task
@@ -25,7 +25,7 @@ N = 8
 def asked(session, tiny_opt, tmp_path):
     """(the model, the task, its questions)."""
     task = TaskSpec(str(write_questions(tmp_path / "a.jsonl")), split="train")
-    return target_in(session, tiny_opt), task, select(get_requests(task, None, session.store), N, "stratified")
+    return target_in(session, tiny_opt), task, select(render_questions(task, None, session.store), N, "stratified")
 
 
 @pytest.mark.parametrize("score", ["heads-oracle", "heads-one-divisor"])

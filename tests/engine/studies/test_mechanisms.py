@@ -16,7 +16,7 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.models.session import Session
 from engine.progress import final
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies import mechanisms as module
 from engine.studies.mechanism_findings import mechanisms_finding

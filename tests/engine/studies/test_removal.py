@@ -9,7 +9,7 @@ from engine.importance.scores import importance
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.progress import final
-from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.rendering import TaskSpec, render_questions, select
 from engine.shapes import ModelShape
 from engine.statistics import paired
 from engine.studies import removal as module
@@ -83,7 +83,7 @@ def test_every_line_is_the_difference_of_two_counts(session, tiny_opt, tmp_path,
     found = final(removal(target, task, 20).run(session))
     scores = final(induction(target, "olsson", 0).run(session))
     assert found.heads == induction_heads(scores) and found.heads
-    questions = select(get_requests(task, None, session.store), 20, "stratified")
+    questions = select(render_questions(task, None, session.store), 20, "stratified")
 
     def right(mask, n):
         answers = final(evaluation(target, questions, mask).run(session))
@@ -101,7 +101,7 @@ def test_every_line_is_the_difference_of_two_counts(session, tiny_opt, tmp_path,
 
 def test_heads_removed_one_by_one_lose_what_the_oracle_says(session, tiny_opt):
     target, task = session.target(LoadSpec(str(tiny_opt), "fp32")), TaskSpec("demo_copy", 0, "train")
-    questions = select(get_requests(task, None, session.store), 16, "stratified")
+    questions = select(render_questions(task, None, session.store), 16, "stratified")
     by_oracle = 100 * final(importance(target, questions, "heads-oracle").run(session)).scores.ravel()
     right = {
         gone: final(evaluation(target, questions, without(target.shape, gone)).run(session)).correct.mean()

@@ -11,7 +11,7 @@ from engine.measurement import known_value
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.progress import final
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.studies import signs as module
 from engine.studies.mechanisms import FULL, RANDOM, MechanismSettings, RemovedHeads
 from engine.studies.signs import clearly_signed, sets_by_sign, signed_heads

@@ -10,7 +10,7 @@ from engine.importance.orders import OF_MANY_TASKS
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.models.session import Session
-from engine.questions.requests import TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.studies.surveys import StudySettings, agreement_rows, survey
 from engine.studies.sweeps import points
 from tests.conftest import make_tiny_opt

@@ -1,4 +1,4 @@
-"""Questions as text: a harness task rendered once into an ordered, hashed, immutable set of requests.
+"""Questions as text: a harness task rendered once into ordered, hashed, immutable questions.
 
 Prompts, choices, few-shot draws and what counts as right are lm-evaluation-harness's own: its task objects are asked,
 nothing is rewritten here. Tokens come later (`engine.questions.encoding`), so one rendering serves every model.
@@ -134,7 +134,7 @@ Rendered = tuple[tuple[Question, ...], bool, float]  # questions, greedy, kept
 PARSED_QUESTIONS: "Kept[Rendered]" = Kept(PARSED_BYTES)
 
 
-def get_requests(
+def render_questions(
     task: TaskSpec, data_dir: str | Path | None = None, store: Store | None = None, first: int | None = 0
 ) -> RenderedQuestions:
     """The rendered questions of `task`, from `store` where they were rendered before.
@@ -178,7 +178,7 @@ def get_requests(
 def harness_rows(
     task: TaskSpec, data_dir: str | Path | None = None, first: int | None = 0
 ) -> tuple[Any, dict[int, Any]]:
-    """(the harness's own task, its rows by `doc_id`) that `get_requests` renders; errors as of it."""
+    """(the harness's own task, its rows by `doc_id`) behind `render_questions`; the same errors."""
     info = task_info(task.name)
     given = _given(task, info, data_dir, first)
     _refuse_to_fetch(task, given)
@@ -206,18 +206,18 @@ SizedChunk = tuple[tuple[int, ...], int]
 
 @dataclass(frozen=True)
 class Questions:
-    """Which questions of a task, in which order: the first `n` of `order`, indices into `requests.questions`.
+    """Which questions of a task, in which order: the first `n` of `order`, indices into `rendered.questions`.
 
     Chunks are fixed runs of `order`, so a question is always scored in the same company, whatever the limit.
     """
 
-    requests: RenderedQuestions
+    rendered: RenderedQuestions
     order: tuple[int, ...]
     n: int
 
     @property
     def task(self) -> TaskSpec:
-        return self.requests.task
+        return self.rendered.task
 
     def __str__(self) -> str:
         """Changes with the questions that are wanted."""
@@ -233,12 +233,12 @@ class Questions:
 
     def at(self, chunk: Sequence[int]) -> list[Question]:
         """The questions of a chunk."""
-        return [self.requests.questions[index] for index in chunk]
+        return [self.rendered.questions[index] for index in chunk]
 
     def asked(self) -> "Questions":
         """The same without the questions of the task that are in none of the chunks."""
         rows = [index for chunk in self.chunks() for index in chunk]
-        return Questions(replace(self.requests, questions=tuple(self.at(rows))), tuple(range(len(rows))), self.n)
+        return Questions(replace(self.rendered, questions=tuple(self.at(rows))), tuple(range(len(rows))), self.n)
 
     def digest(self, chunk: Sequence[int]) -> str:
         """Digest of a chunk by its questions' rendered text, in order."""
@@ -247,13 +247,13 @@ class Questions:
 
     def receipt(self) -> dict[str, Any]:
         """What a receipt says of them."""
-        return {"task": self.task.fields(), "source": self.requests.source}
+        return {"task": self.task.fields(), "source": self.rendered.source}
 
 
 SAMPLES = ("first", "stratified")
 
 
-def select(requests: RenderedQuestions, limit: int | None = None, sample: str = "first") -> Questions:
+def select(rendered: RenderedQuestions, limit: int | None = None, sample: str = "first") -> Questions:
     """The questions to use: `first` in dataset order (what the harness's limit does), or `stratified`.
 
     Stratified is one seeded order in which every beginning has nearly the same share of each gold choice, so that an
@@ -261,20 +261,20 @@ def select(requests: RenderedQuestions, limit: int | None = None, sample: str = 
     """
     if limit is not None and limit < 1:
         raise UsageError(f"limit is {limit}; it must be at least 1")
-    n = len(requests.questions)
+    n = len(rendered.questions)
     wanted = min(n, limit or n)
     if sample == "first":
-        return Questions(requests, tuple(range(n)), wanted)
+        return Questions(rendered, tuple(range(n)), wanted)
     if sample != "stratified":
         raise UsageError(f"sample {sample!r} is unknown; choose first or stratified")
-    return Questions(requests, _stratified(requests), wanted)
+    return Questions(rendered, _stratified(rendered), wanted)
 
 
-def _stratified(requests: RenderedQuestions) -> tuple[int, ...]:
-    shuffled = [int(index) for index in np.random.default_rng(0).permutation(len(requests.questions))]
+def _stratified(rendered: RenderedQuestions) -> tuple[int, ...]:
+    shuffled = [int(index) for index in np.random.default_rng(0).permutation(len(rendered.questions))]
     by_gold: dict[tuple[int, ...], list[int]] = {}
     for index in shuffled:
-        by_gold.setdefault(requests.questions[index].golds, []).append(index)
+        by_gold.setdefault(rendered.questions[index].golds, []).append(index)
     place = {index: (rank + 0.5) / len(group) for group in by_gold.values() for rank, index in enumerate(group)}
     return tuple(sorted(shuffled, key=place.__getitem__))
 
