@@ -36,7 +36,7 @@ class Chats:
         return str(len(self.conversations) - 1)
 
 
-def judged(harness_task: Any, doc: Any, instances: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def golds_and_lengths(harness_task: Any, doc: Any, instances: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(gold choices, lengths of the choices in characters): the harness itself judges an answer for each choice."""
     if harness_task.OUTPUT_TYPE == "loglikelihood":
         return (0,), (len(instances[0].args[1]),)

@@ -19,7 +19,7 @@ from engine.memory import Kept
 from engine.progress import leave_to_worker, may_stop, remark, tell
 from engine.questions import lm_eval_internals, rows
 from engine.questions.chats import ChatTemplate
-from engine.questions.harness import Chats, harness_task_of, judged
+from engine.questions.harness import Chats, golds_and_lengths, harness_task_of
 from engine.questions.labels import LABELS, ShuffledAnswers, shuffle_answers, use_words
 from engine.questions.tasks import OWN_SUFFIXES, SPLITS, TaskInfo, local_files, may_fetch, task_info
 from engine.records import Record, canonical_key, decode, encode, made_of, version
@@ -115,7 +115,7 @@ class RenderedQuestions:
     """All questions of a task in dataset order.
 
     greedy: right means that greedy decoding gives the continuation
-    kept: the share of examples (0-1) that have their own answer although labels are shuffled
+    labels_kept: the share of examples (0-1) that have their own answer although labels are shuffled
     own: the user's own file that they are from, if they are
     """
 
@@ -124,11 +124,11 @@ class RenderedQuestions:
     greedy: bool
     source: str
     chance: float
-    kept: float = 0.0
+    labels_kept: float = 0.0
     own: rows.OwnFile | None = None
 
 
-Rendered = tuple[tuple[Question, ...], bool, float]  # questions, greedy, kept
+Rendered = tuple[tuple[Question, ...], bool, float]  # questions, greedy, labels_kept
 # One for the process and all of its threads: a value depends on nothing but its key, the digest of the rendered text.
 # Holds PARSED_BYTES of text at most.
 PARSED_QUESTIONS: "Kept[Rendered]" = Kept(PARSED_BYTES)
@@ -165,14 +165,14 @@ def render_questions(
         if store is not None:
             store.put(key, encode(record))
         found = questions_in(record)
-    questions, greedy, kept = found
+    questions, greedy, labels_kept = found
     chance = info.chance
     if not info.chance and not greedy:
         chance = float(np.mean([len(question.golds) / len(question.contexts) for question in questions]))
     own = given.own_file(task.split, info) if given is not None and task.name.endswith(OWN_SUFFIXES) else None
     for line in own.remarks if own is not None else ():
         remark.get()(line)
-    return RenderedQuestions(task, questions, greedy, source, chance, kept, own)
+    return RenderedQuestions(task, questions, greedy, source, chance, labels_kept, own)
 
 
 def harness_rows(
@@ -280,7 +280,7 @@ def _stratified(rendered: RenderedQuestions) -> tuple[int, ...]:
 
 
 def questions_in(record: Record) -> Rendered:
-    """(questions, greedy, kept) of a stored record."""
+    """(questions, greedy, labels_kept) of a stored record."""
     content = record.arrays["json"].tobytes()
     digest = hashlib.blake2b(content).digest()
     return PARSED_QUESTIONS.get(digest, lambda: _parsed(content), lambda _: len(content))
@@ -349,7 +349,7 @@ def _questions(task: TaskSpec, harness_task: Any, numbers: Sequence[int]) -> lis
             )
             instances = harness_task.construct_requests(doc=doc, ctx=context, metadata=(task.name, doc_id, 1), **more)
             instances = instances if isinstance(instances, list) else [instances]
-            golds, n_chars = judged(harness_task, doc, instances)
+            golds, n_chars = golds_and_lengths(harness_task, doc, instances)
         except (KeyError, ValueError, IndexError, TypeError, AssertionError) as error:
             if task.shots and lm_eval_internals.has_too_few_rows(error):
                 n_rows = len(list(harness_task.fewshot_docs()))

@@ -69,7 +69,7 @@ class Evaluate(WithPruning, OfTask):
         result, is_greedy = accuracy(answers), questions.rendered.greedy
         fields = {
             "task": self.task, "shots": self.shots, "same_examples": self.same_examples, "split": self.split,
-            "labels": self.labels, "labels_kept": questions.rendered.kept,
+            "labels": self.labels, "labels_kept": questions.rendered.labels_kept,
             "n": result.n, "acc": result.acc, "acc_norm": None if is_greedy else result.acc_norm,
             "perplexity": result.perplexity, "acc_ci95": [result.ci_low, result.ci_high],
             "items_per_second": result.n / seconds, "mask": mask.text(), "fill": self.fill,
@@ -81,7 +81,7 @@ class Evaluate(WithPruning, OfTask):
             "calibration": _calibration(answers),
         }  # fmt: skip
         notes = [] if added is None else [f"The vector of {self.add_vector} is added at layer {added.layer}."]
-        if kept := questions.rendered.kept:
+        if kept := questions.rendered.labels_kept:
             notes.append(f"{100 * kept:.1f}% of the examples keep their true answer: too few answers differ.")
         sides, change, by_model = [fields], None, {target.spec.in_words: answers}
         if other is not None:

@@ -31,7 +31,7 @@ from engine.requests.base import (
 from engine.requests.fields import argv, flag, names_of, number, string
 from engine.requests.texts import MeasureLosses, OfTexts
 from engine.studies.removal import found_heads, random_heads_mask, without
-from engine.studies.surveys import StudySettings, grid
+from engine.studies.surveys import SurveySettings, grid
 from engine.views.heads import head_view, ideal_view
 from engine.views.view import plain_text, text_view
 
@@ -67,7 +67,7 @@ class ReportHead(WithData, OfModel):
         """Which head, which tasks and which tokens, as the engine names them."""
         from engine.studies.one_head import HeadRequest, head_named
 
-        settings = StudySettings(self.spec, self.bos, self.data_dir, n_ranking=self.limit)
+        settings = SurveySettings(self.spec, self.bos, self.data_dir, n_ranking=self.limit)
         tasks = tuple(grid(names_of(self.tasks, ()), [self.shots]))
         for task in tasks:
             task_info(task.name)  # refuses a name that is none before anything is measured

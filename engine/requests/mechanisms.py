@@ -40,7 +40,7 @@ from engine.studies.mechanisms import (
     overlaps,
 )
 from engine.studies.signs import signed_heads
-from engine.studies.surveys import StudySettings
+from engine.studies.surveys import SurveySettings
 from engine.training.measuring import target_at
 from engine.training.trajectory import series_of
 from engine.views.mechanisms import N_BEST, mechanisms_view, series_view, signs_view
@@ -108,7 +108,7 @@ class CompareMechanisms(OnRay, WithData, OfModel):
         return self._measured(self.target(session))
 
     def _measured(self, target: Target) -> Measurement[Any]:
-        setting = StudySettings(target.spec, self.bos, self.data_dir, self.limit, self.order_questions)
+        setting = SurveySettings(target.spec, self.bos, self.data_dir, self.limit, self.order_questions)
         return (signed_heads if self.by_sign else mechanisms)(target, setting, self.settings())
 
     def _by_sign(self, run: RequestRun) -> Result:

@@ -31,7 +31,7 @@ from engine.requests.base import (
 from engine.requests.fields import choice, names_of, number, output, string
 from engine.requests.output import ARRAYS, TABLES, file_of, scores_file, scores_table, table_file
 from engine.studies.compare import ALONG, COMPARED, SEEDS, TENTHS, ComparedCriteria, Comparing, areas, comparison
-from engine.studies.surveys import StudySettings
+from engine.studies.surveys import SurveySettings
 from engine.views.importance import importance_view, layers_view
 from engine.views.induction import induction_view
 from engine.views.sweep import criteria_view
@@ -183,7 +183,7 @@ class CompareCriteria(OnRay, NamesTask):
         )
 
     def measurement(self, session: Session) -> Measurement[ComparedCriteria]:
-        settings = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.order_questions)
+        settings = SurveySettings(self.spec, self.bos, self.data_dir, self.limit, self.order_questions)
         return comparison(self.target(session), settings, self.comparing(session))
 
     def measure(self, run: RequestRun) -> Result:

@@ -33,8 +33,8 @@ from engine.requests.fields import choice, flag, names_of, number, numbers_of, o
 from engine.requests.output import TABLES, file_of, table_file
 from engine.studies import sweeps
 from engine.studies.surveys import (
-    StudySettings,
     Survey,
+    SurveySettings,
     agreement_rows,
     describe_task,
     grid,
@@ -92,10 +92,10 @@ class OfManyTasks(WithData, OfModel):
                              f"`headroom tasks` lists the tasks")  # fmt: skip
         return grid(names, sorted(set(shots)), self.labels)
 
-    def settings(self, n_questions: int | None = None) -> StudySettings:
+    def settings(self, n_questions: int | None = None) -> SurveySettings:
         """How the tasks are measured, as the engine names it."""
         of = self.spec, self.bos, self.data_dir, n_questions, self.order_questions
-        return StudySettings(*of, aggregate=self.aggregate)
+        return SurveySettings(*of, aggregate=self.aggregate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +178,7 @@ class Sweep(OnRay, OfManyTasks):
         else:
             writable_folder(self.out)
 
-    def settings(self, n_questions: int | None = None) -> StudySettings:
+    def settings(self, n_questions: int | None = None) -> SurveySettings:
         return replace(super().settings(n_questions), heads_by=self.head_score)
 
     @property
@@ -195,7 +195,7 @@ class Sweep(OnRay, OfManyTasks):
 
     def sources(self) -> list[str]:
         """The tasks that aggregates are made of."""
-        from engine.studies.study import pool_of
+        from engine.studies.paper_study import pool_of
 
         return pool_of(names_of(self.aggregate_tasks, list(dict.fromkeys(task.name for task in self.grid()))))
 
@@ -232,8 +232,8 @@ class Sweep(OnRay, OfManyTasks):
         """The whole study, with its tables in the folder `out` if that is given."""
         import pandas as pd
 
+        from engine.studies.paper_study import paper_study, with_short_names
         from engine.studies.statements import statements, tables
-        from engine.studies.study import paper_study, with_short_names
 
         folder = named(self.out, "--out") if self.out else None
         study = paper_study(self.target(run.session), self.settings(self.limit), self.grid())

@@ -11,6 +11,6 @@
 `ablations`: the costliest heads alone, the induction heads alone and together; one head by task
 `one_head`: the measurements of one head, read from the store or measured
 `portrait`: results for one head: ranks, effects, and what it costs
-`study`: the first paper's whole study of one model
+`paper_study`: all measurements of the first paper, for one model
 `statements`: the paper's statements and which of them hold, how much a task can lose, tables
 """

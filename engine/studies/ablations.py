@@ -23,7 +23,7 @@ from engine.questions.rendering import TaskSpec, render_questions, select
 from engine.shapes import ModelShape
 from engine.statistics import ALPHA, Paired, holm, mcnemar, paired
 from engine.studies.removal import N_DRAWS, Removal, found_heads, without, without_heads
-from engine.studies.surveys import StudySettings
+from engine.studies.surveys import SurveySettings
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,12 @@ def ablations(
 
 
 def costs_by_task(
-    target: Target, setting: StudySettings, tasks: Sequence[TaskSpec], head: Head
+    target: Target, setting: SurveySettings, tasks: Sequence[TaskSpec], head: Head
 ) -> Measurement[dict[TaskSpec, Paired]]:
     """Returns the change of accuracy without one head on each task so far, on the questions of importance."""
 
     def both(task: TaskSpec, session: Session) -> Measurement[Any]:
-        questions = setting.ranked(task, session.store)
+        questions = setting.train_questions(task, session.store)
         masks = Mask.full(target.shape), without(target.shape, (head[0] * target.shape.n_heads + head[1],))
         return all_of([evaluation(target, questions, mask) for mask in masks])
 

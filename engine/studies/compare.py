@@ -24,7 +24,7 @@ from engine.progress import Progress
 from engine.questions.rendering import Questions, TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import wilson
-from engine.studies.surveys import StudySettings
+from engine.studies.surveys import SurveySettings
 from engine.timing.workload import all_characters, kept_share
 
 COMPARED = tuple(name for name in CRITERIA if name not in ON_REQUEST)  # by default
@@ -166,12 +166,12 @@ class Area:
         return BETTER if self.gain_low > 0 else WORSE if self.gain_high < 0 else UNCLEAR
 
 
-def comparison(target: Target, setting: StudySettings, comparing: Comparing) -> Measurement[ComparedCriteria]:
+def comparison(target: Target, setting: SurveySettings, comparing: Comparing) -> Measurement[ComparedCriteria]:
     """Returns the ComparedCriteria so far; rankings that cannot be measured are listed with the reason."""
     rankings = comparing.rankings(setting.n_ranking)
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, ComparedCriteria]:
-        questions = setting.judged(comparing.task, run.session.store)
+        questions = setting.validation_questions(comparing.task, run.session.store)
         size = len(comparing.levels) * questions.n
         costs = {ranking: _passes(target, setting, comparing, ranking) for ranking in rankings}
         each = {ranking.name: cost for ranking, cost in costs.items()}
@@ -242,7 +242,7 @@ def _label(ranking: Ranking) -> str:
     return f"{named} {ranking.seed + 1}" if ranking.name == RANDOM else named
 
 
-def _passes(target: Target, setting: StudySettings, comparing: Comparing, ranking: Ranking) -> int:
+def _passes(target: Target, setting: SurveySettings, comparing: Comparing, ranking: Ranking) -> int:
     """Returns about how many forward passes a ranking's scores take."""
     missing = comparing.pruning(ranking, target.shape).missing(Evidence())
     return sum(setting.cost(target.shape, ranking.what(axis)) for axis in comparing.axes if axis in missing)
@@ -268,7 +268,7 @@ def _curve(
 
 
 def _ranked_by(
-    session: Session, target: Target, setting: StudySettings, comparing: Comparing, ranking: Ranking, orders: Orders
+    session: Session, target: Target, setting: SurveySettings, comparing: Comparing, ranking: Ranking, orders: Orders
 ) -> dict[Part, np.ndarray]:
     """Returns the scores that rank along each axis: those of a criterion, else each component's position in the
     order."""
@@ -276,7 +276,7 @@ def _ranked_by(
     for axis in comparing.axes:
         scores = None
         if ranking.name in CRITERIA:
-            train = setting.ranked(comparing.task, session.store)
+            train = setting.train_questions(comparing.task, session.store)
             scores = importance(target, train, ranking.what(axis)).stored(session)
         found[axis] = np.argsort(getattr(orders, axis)).astype(float) if scores is None else scores.scores.ravel()
     return found

@@ -34,7 +34,7 @@ from engine.questions.tasks import task_info
 from engine.shapes import ModelShape
 from engine.statistics import Z_95
 from engine.studies.removal import drawn_heads, without
-from engine.studies.surveys import StudySettings
+from engine.studies.surveys import SurveySettings
 from engine.timing.workload import all_characters
 
 KINDS = {  # the criterion of each kind of heads
@@ -207,12 +207,12 @@ def mean_of_tasks(by_task: Sequence[np.ndarray]) -> Lost:
     return Lost(middle, middle - half, middle + half)
 
 
-def mechanisms(target: Target, setting: StudySettings, settings: MechanismSettings) -> Measurement[Mechanisms]:
+def mechanisms(target: Target, setting: SurveySettings, settings: MechanismSettings) -> Measurement[Mechanisms]:
     """Returns the Mechanisms so far; kinds that cannot be scored are listed with the reason."""
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Mechanisms]:
-        questions = {spec: setting.judged(spec, run.session.store) for spec in settings.specs}
-        ranked = once(lambda spec: setting.ranked(spec, run.session.store))  # the same for every set of heads
+        questions = {spec: setting.validation_questions(spec, run.session.store) for spec in settings.specs}
+        ranked = once(lambda spec: setting.train_questions(spec, run.session.store))  # the same for every set of heads
         size = sum(each.n for each in questions.values())
         run.total = size * (settings.n_sets + len(settings.kinds))
         found = yield from _scored(run, target, setting, settings, size)
@@ -283,7 +283,7 @@ def _gains(right: np.ndarray) -> np.ndarray:
 
 
 def _scored(
-    run: ComposedRun, target: Target, setting: StudySettings, settings: MechanismSettings, size: int
+    run: ComposedRun, target: Target, setting: SurveySettings, settings: MechanismSettings, size: int
 ) -> Generator[Progress[Any], None, Mechanisms]:
     """Returns the scores of each kind so far, and why others could not be scored; those of SOON are measured first.
     Each kind takes `size` of the progress."""
@@ -304,7 +304,7 @@ def _scored(
 
 
 def _scores(
-    run: ComposedRun, target: Target, setting: StudySettings, settings: MechanismSettings, kind: str, size: int
+    run: ComposedRun, target: Target, setting: SurveySettings, settings: MechanismSettings, kind: str, size: int
 ) -> Generator[Progress[Any], None, np.ndarray | None]:
     """Returns (L, H), or None if something is missing: of a score that depends on the task, the mean of the tasks'
     shares of their total."""
@@ -312,7 +312,7 @@ def _scores(
     tasks = settings.tasks[:1] if what in OF_ALL_TASKS else settings.tasks
     found = dict[str, np.ndarray]()
     for name in tasks:
-        questions = setting.ranked(TaskSpec(name, settings.shots, labels=settings.labels), run.session.store)
+        questions = setting.train_questions(TaskSpec(name, settings.shots, labels=settings.labels), run.session.store)
         wanted = importance(target, questions, what)
         known = yield from run.part(wanted, size // len(tasks), f"{kind} scores")
         found |= {} if known is None else {name: known.scores}

@@ -29,7 +29,7 @@ from engine.models.session import Session, Target
 from engine.questions.rendering import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.portrait import Portrait
-from engine.studies.surveys import StudySettings, Survey, survey
+from engine.studies.surveys import Survey, SurveySettings, survey
 from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
 from engine.texts.passages import LOG_BOOKS, texts_of
 from engine.texts.tokenloss import losses_of_texts, token_losses
@@ -55,7 +55,7 @@ class HeadRequest:
     all heads cost; `typed` is a text whose tokens are shown for the OV circuit."""
 
     head: Head
-    setting: StudySettings
+    setting: SurveySettings
     tasks: tuple[TaskSpec, ...] = ()
     typed: str = ""
 
@@ -138,7 +138,7 @@ def _losses(target: Target, asked: HeadRequest, session: Session) -> Measurement
 
 def _tasks(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
     def both(task: TaskSpec, session: Session) -> Measurement[Any]:
-        questions = asked.setting.ranked(task, session.store)
+        questions = asked.setting.train_questions(task, session.store)
         return all_of([evaluation(target, questions, mask) for mask in _masks(target, asked)])
 
     return _each(target, asked, "tasks", "answers", asked.tasks, both)
@@ -153,7 +153,7 @@ def _ideal_texts(target: Target, asked: HeadRequest, session: Session) -> Measur
 
 def _ideal_tasks(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
     def answers(task: TaskSpec, session: Session) -> Measurement[Any]:
-        return ideal_answers(target, asked.setting.ranked(task, session.store), _ideal(target, asked))
+        return ideal_answers(target, asked.setting.train_questions(task, session.store), _ideal(target, asked))
 
     return _each(target, asked, "ideal-tasks", "ideal_answers", asked.tasks, answers)
 

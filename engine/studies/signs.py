@@ -26,7 +26,7 @@ from engine.shapes import ModelShape
 from engine.statistics import ALPHA, mean_over, paired
 from engine.studies.mechanisms import FULL, RANDOM, MechanismSettings, RemovedHeads
 from engine.studies.removal import drawn_heads, without
-from engine.studies.surveys import StudySettings, describe_task
+from engine.studies.surveys import SurveySettings, describe_task
 from engine.timing.workload import all_characters
 
 SIGNS = {"writer": 1, "canceller": -1}  # of the scores of these heads
@@ -74,12 +74,12 @@ class SignedHeads:
         return found
 
 
-def signed_heads(target: Target, setting: StudySettings, settings: MechanismSettings) -> Measurement[SignedHeads]:
+def signed_heads(target: Target, setting: SurveySettings, settings: MechanismSettings) -> Measurement[SignedHeads]:
     """Returns the SignedHeads so far. At most the largest of the shares of all heads is removed, the clearest signs by
     score first; both sets have random ones of their own size."""
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, SignedHeads | None]:
-        questions = {spec: setting.judged(spec, run.session.store) for spec in settings.specs[::2]}
+        questions = {spec: setting.validation_questions(spec, run.session.store) for spec in settings.specs[::2]}
         size, n_sets = sum(each.n for each in questions.values()), 1 + len(SIGNS) * (1 + settings.n_random)
         run.total = size * (1 + n_sets)
         scores = yield from run.part(function_vectors(target), size, "function-vector scores")
@@ -92,7 +92,7 @@ def signed_heads(target: Target, setting: StudySettings, settings: MechanismSett
         for removed in sets:
             answers, mask = dict[str, Answers](), without(target.shape, removed.heads)
             for spec, each in questions.items():
-                ranked = partial(setting.ranked, spec, run.session.store)
+                ranked = partial(setting.train_questions, spec, run.session.store)
                 wanted = filled_evaluation(target, each, ranked, mask, settings.fill)
                 known = yield from run.part(wanted, each.n, f"{describe_task(spec)}, {removed.label}")
                 answers |= {} if known is None else {spec.name: known}

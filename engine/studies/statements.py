@@ -13,7 +13,7 @@ import numpy as np
 from engine.importance.rankings import n_pruned
 from engine.questions.rendering import TaskSpec
 from engine.statistics import ALPHA, Judgment, Paired, Statement, all_hold, holm, wilson
-from engine.studies.study import PaperStudy
+from engine.studies.paper_study import PaperStudy
 from engine.studies.surveys import written_row
 from engine.studies.sweeps import SweepRow, Swept
 

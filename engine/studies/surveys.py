@@ -30,8 +30,8 @@ MANY_QUESTIONS = 200  # stands for all questions of a task, in forecasts
 
 
 @dataclass(frozen=True)
-class StudySettings:
-    """The settings that all measurements of a study share. Questions are taken in the stratified order.
+class SurveySettings:
+    """The settings that measurements over many tasks share. Questions are taken in the stratified order.
 
     spec: the model
     bos: whether BOS comes first (None = the model's default)
@@ -52,16 +52,16 @@ class StudySettings:
     aggregate: str = "scores"
 
     @property
-    def n_judges(self) -> int:
+    def n_validation(self) -> int:
         """About how many questions measure the accuracy of a task."""
         return self.n_questions or MANY_QUESTIONS
 
-    def judged(self, task: TaskSpec, store: Store) -> Questions:
+    def validation_questions(self, task: TaskSpec, store: Store) -> Questions:
         """Returns the questions for accuracy."""
         rendered = render_questions(replace(task, split="validation"), self.data_dir, store)
         return select(rendered, self.n_questions, "stratified")
 
-    def ranked(self, task: TaskSpec, store: Store) -> Questions:
+    def train_questions(self, task: TaskSpec, store: Store) -> Questions:
         """Returns the questions for importance."""
         rendered = render_questions(replace(task, split="train"), self.data_dir, store)
         return select(rendered, self.n_ranking, "stratified")
@@ -107,7 +107,7 @@ def grid(names: Sequence[str], shots: Sequence[int], labels: str = "true") -> li
 _Asked = tuple[TaskSpec, int | None]  # a task, and how many of its questions
 
 
-def survey(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec], what: str) -> Measurement[Survey]:
+def survey(target: Target, setting: SurveySettings, tasks: Sequence[TaskSpec], what: str) -> Measurement[Survey]:
     """Returns the Survey of one score over tasks. Progress counts approximate forward passes.
 
     Gradients over the first questions of every task come first, so that all tasks soon have a preview.
@@ -115,7 +115,7 @@ def survey(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec], wh
 
     def scores(asked: _Asked, session: Session) -> Measurement[Scores]:
         task, n = asked
-        return importance(target, replace(setting, n_ranking=n).ranked(task, session.store), what)
+        return importance(target, replace(setting, n_ranking=n).train_questions(task, session.store), what)
 
     def label(asked: _Asked) -> str:
         return f"{'FFN' if what.startswith('ffns') else 'head'} importance, {describe_task(asked[0])}"
@@ -136,7 +136,7 @@ def survey(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec], wh
     return every_task.map(surveyed)
 
 
-def together(setting: StudySettings, scores: Mapping[TaskSpec, Scores]) -> Scores:
+def together(setting: SurveySettings, scores: Mapping[TaskSpec, Scores]) -> Scores:
     """Returns the aggregate of several tasks' scores; equals are ordered by the mean of their tie breaks."""
     named = {f"{task.name} {task.shots}": found for task, found in scores.items()}
     combined = aggregate({name: found.scores for name, found in named.items()}, setting.aggregate)

@@ -27,7 +27,7 @@ from engine.progress import Progress
 from engine.questions.rendering import TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import paired
-from engine.studies.surveys import StudySettings, Survey, describe_task, survey, together
+from engine.studies.surveys import Survey, SurveySettings, describe_task, survey, together
 from engine.timing.workload import all_characters
 
 
@@ -115,7 +115,7 @@ def points(
     return [Point(task, h, f, by, of, seed) for task in tasks for h in heads for f in ffns]
 
 
-def sweep(target: Target, setting: StudySettings, wanted: Sequence[Point], pool: Sequence[str]) -> Measurement[Swept]:
+def sweep(target: Target, setting: SurveySettings, wanted: Sequence[Point], pool: Sequence[str]) -> Measurement[Swept]:
     """Returns the Swept of these points; `pool` names the tasks in aggregates. Curves, each of one task by one ranking,
     are measured one after the other, in the order of the points."""
     some, unranked = ranked_by_some(wanted, pool)
@@ -127,7 +127,7 @@ def sweep(target: Target, setting: StudySettings, wanted: Sequence[Point], pool:
     costs = {what: len(tasks) * setting.cost(target.shape, what) for what, tasks in needed.items()}
 
     def size(curve: _Curve) -> int:
-        return len(curves[curve]) * setting.n_judges
+        return len(curves[curve]) * setting.n_validation
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Swept]:
         run.total = (sum(costs.values()) + sum(map(size, curves))) or 1
@@ -160,7 +160,7 @@ def sweep(target: Target, setting: StudySettings, wanted: Sequence[Point], pool:
 def _first_curve(
     run: ComposedRun,
     target: Target,
-    setting: StudySettings,
+    setting: SurveySettings,
     pool: Sequence[str],
     needed: Mapping[str, Sequence[TaskSpec]],
     curves: Mapping[_Curve, Sequence[Point]],
@@ -179,7 +179,7 @@ def _first_curve(
             known[what] = (yield from run.known(survey(target, setting, [task], what), cost)) or Survey()
     try:
         rows = _rows(_Ready(target, setting, pool, known, None), task, mine, run.session)
-        size = len(mine) * setting.n_judges
+        size = len(mine) * setting.n_validation
         run.total += size
         steps = run.steps(rows.map(lambda found: Swept(tuple(found.values()))), size)
         found = (yield from steps).value or Swept()
@@ -203,7 +203,7 @@ class _Ready:
     `prefix_matching` (L, H), if needed and known."""
 
     target: Target
-    setting: StudySettings
+    setting: SurveySettings
     pool: Sequence[str]
     known: Mapping[str, Survey]
     prefix_matching: np.ndarray | None
@@ -232,14 +232,14 @@ def evidence_needed(shape: ModelShape, point: Point) -> list[str]:
     return [name for name in RULES[point.by].needs if some["ffns" if name == "ffns" else "heads"]]
 
 
-def _score_of(setting: StudySettings, point: Point, name: str) -> str:
+def _score_of(setting: SurveySettings, point: Point, name: str) -> str:
     """Returns the score that the point's ranking uses for `heads` or `ffns`."""
     ranking = Ranking(point.by, heads_by=setting.heads_by, ffns_by=setting.ffns_by)
     return ranking.what("heads" if name == "heads" else "ffns")
 
 
 def scores_needed(
-    setting: StudySettings, shape: ModelShape, wanted: Sequence[Point], pool: Sequence[str]
+    setting: SurveySettings, shape: ModelShape, wanted: Sequence[Point], pool: Sequence[str]
 ) -> dict[str, list[TaskSpec]]:
     """Returns the tasks that need each score of the points' rankings, scores of heads first."""
     needed: dict[str, dict[TaskSpec, None]] = {}
@@ -260,8 +260,8 @@ def sources_of(point: Point, pool: Sequence[str]) -> list[TaskSpec]:
 
 def _rows(ready: _Ready, task: TaskSpec, mine: Sequence[Point], session: Session) -> Measurement[dict[Point, SweepRow]]:
     """Returns the rows of one task's points."""
-    target, n = ready.target, ready.setting.n_judges
-    questions, shape = ready.setting.judged(task, session.store), target.shape
+    target, n = ready.target, ready.setting.n_validation
+    questions, shape = ready.setting.validation_questions(task, session.store), target.shape
     levels = sorted({point.heads_permille for point in mine if point.by == "rescored"})
 
     def expected(point: Point) -> Workload:
@@ -304,7 +304,7 @@ def _rescored(
         more = n_pruned(level, kept.size) - len(gone)
         if 0 < more < kept.sum():  # if none or all are pruned, their order does not matter
             mask = Mask.from_arrays(kept.reshape(shape.n_layers, shape.n_heads), np.ones(shape.n_layers, bool))
-            wanted = importance(ready.target, setting.ranked(task, run.session.store), setting.heads_by, mask)
+            wanted = importance(ready.target, setting.train_questions(task, run.session.store), setting.heads_by, mask)
             scores = yield from run.part(wanted, 0, f"{describe_task(task)}, scored again for {level / 10:g}%")
             if scores is None:  # each later level takes equally long
                 n_later = len(levels) - number - 1

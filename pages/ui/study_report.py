@@ -17,8 +17,8 @@ import pandas as pd
 from engine.errors import HeadroomError
 from engine.importance.orders import Axis
 from engine.statistics import Statement
+from engine.studies.paper_study import PaperStudy
 from engine.studies.statements import SMALL_LOSS, break_points, statements
-from engine.studies.study import PaperStudy
 from engine.studies.surveys import describe_task, mean_correlation, shots_in_words, together, written_row
 from engine.studies.sweeps import SweepRow, Swept
 from engine.views import kit

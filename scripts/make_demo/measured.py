@@ -16,7 +16,7 @@ from engine.models.session import Session, Target
 from engine.progress import final
 from engine.questions.rendering import TaskSpec, render_questions, select
 from engine.studies.removal import AccuracyWithout, induction_heads, line_of, random_heads_mask, without
-from engine.studies.surveys import StudySettings, survey, together
+from engine.studies.surveys import SurveySettings, survey, together
 from engine.texts.continuation import How, continuation
 from engine.texts.passages import slices
 from engine.texts.perplexity import Perplexity, perplexity
@@ -76,7 +76,7 @@ class Measured:
 
     def importance(self, families: Sequence[str], what: str) -> np.ndarray:
         """(L, H) mean over families of a head score at 5 shots."""
-        setting = StudySettings(self.target().spec, n_ranking=RANKING_QUESTIONS)
+        setting = SurveySettings(self.target().spec, n_ranking=RANKING_QUESTIONS)
         tasks = [TaskSpec(name, 5) for name in families]
         found = final(survey(self.target(), setting, tasks, what).run(self.session))
         return together(setting, found.scores).scores

@@ -16,9 +16,9 @@ from engine.questions.rendering import TaskSpec
 from engine.requests import Sweep
 from engine.requests.base import RequestRun
 from engine.requests.running import opened, silent
+from engine.studies.paper_study import PaperStudy, with_short_names
 from engine.studies.statements import mean_accuracy, statements, tables
-from engine.studies.study import PaperStudy, with_short_names
-from engine.studies.surveys import StudySettings, Survey
+from engine.studies.surveys import Survey, SurveySettings
 from engine.studies.sweeps import Point, SweepRow, Swept
 from pages.ui.study_report import TIMES, figures, write_report
 
@@ -48,7 +48,7 @@ def study(acc=lambda h, f: 0.9, n_layers=10, scores=None):
     }
     receipt = {"name": "m", "precision": "fp32"}
     return PaperStudy(
-        TASKS, StudySettings(LoadSpec("m"), n_ranking=64), Survey(found), Survey(), curves, receipt, n_layers
+        TASKS, SurveySettings(LoadSpec("m"), n_ranking=64), Survey(found), Survey(), curves, receipt, n_layers
     )
 
 
@@ -69,7 +69,7 @@ def test_losses_beyond_what_the_paper_allows_do_not_hold():
 
 def test_what_a_model_cannot_show_is_not_measured():
     assert verdicts(study(n_layers=4))[1:5] == ["not measured"] * 4, "20% of 4 FFNs is none"
-    empty = PaperStudy(TASKS, StudySettings(LoadSpec("m")), n_layers=10)
+    empty = PaperStudy(TASKS, SurveySettings(LoadSpec("m")), n_layers=10)
     assert verdicts(empty) == ["not measured"] * 7
     assert math.isnan(mean_accuracy((), 0, 0, 0))
 
@@ -149,7 +149,7 @@ def at(folder):
     heads = Survey({task: Scores("heads", 9, generator.random((10, 4))) for task in tasks},
                    {wrong: f"task piqa: {folder}/data/piqa/train.jsonl, row 3: no JSON",
                     replace(tasks[1], shots=9): f"{tasks[1].name}: too few rows"})  # fmt: skip
-    setting = StudySettings(LoadSpec(f"{folder}/model"), data_dir=f"{folder}/data", n_ranking=64)
+    setting = SurveySettings(LoadSpec(f"{folder}/model"), data_dir=f"{folder}/data", n_ranking=64)
     receipt = {"name": "m", "precision": "fp32", "pool": [task.name for task in tasks]}
     made = {"made_at": f"at {folder}", "model": setting.spec.model}
     found = PaperStudy((*tasks, wrong), setting, heads, Survey(), {"transfer": Swept(tuple(rows))}, receipt, 10, made)
@@ -176,7 +176,7 @@ def test_folders_stand_in_one_line_of_the_report_and_nowhere_else(tmp_path):
 
 def test_files_of_one_name_keep_what_tells_them_apart():
     tasks = tuple(TaskSpec(f"/home/{folder}/own.jsonl") for folder in "ab")
-    assert with_short_names(PaperStudy(tasks, StudySettings(LoadSpec("m")))).tasks == tasks
+    assert with_short_names(PaperStudy(tasks, SurveySettings(LoadSpec("m")))).tasks == tasks
 
 
 def test_figures_are_set_in_the_font_that_comes_along(folder):

@@ -33,7 +33,7 @@ from cache.store import Store
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.questions.rendering import TaskSpec
-from engine.studies.surveys import StudySettings
+from engine.studies.surveys import SurveySettings
 from engine.studies.sweeps import points, sweep
 from tests.conftest import make_tiny_opt
 
@@ -55,7 +55,7 @@ def run(folder, files, where, log, result, lines, delay_s):
         note(key.encode())
         return saved
     Store.put = noted
-    setting = StudySettings(LoadSpec(folder, "fp32"), bos=True)
+    setting = SurveySettings(LoadSpec(folder, "fp32"), bos=True)
     tasks = [TaskSpec(file) for file in files]
     wanted = [*points(tasks, [0, 300, 600, 1000], [0, 500]), *points(tasks[:1], [300, 600, 800], [0], "rescored"),
               *points(tasks, [600], [0], "aggregate"), *points(tasks, [400, 600], [0], "random", seed=5)]

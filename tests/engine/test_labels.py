@@ -52,7 +52,7 @@ def test_shuffled_answers_are_at_other_examples_as_far_as_they_differ(answers, s
         least = min(sum(map(eq, own, order)) for order in permutations(own))
         assert sum(map(eq, own, given)) == least
         n_kept += least
-    assert shuffled.kept == n_kept / (shots * len(true.questions)) and true.kept == 0
+    assert shuffled.labels_kept == n_kept / (shots * len(true.questions)) and true.labels_kept == 0
     assert shuffled.questions != true.questions
 
 
@@ -86,7 +86,7 @@ def test_tasks_without_such_labels_are_refused(task, shots, labels, match):
 
 
 def test_word_pairs_are_shuffled_and_without_examples_nothing_is():
-    assert render_questions(TaskSpec("pairs_capital", 5, labels="shuffled")).kept == 0
+    assert render_questions(TaskSpec("pairs_capital", 5, labels="shuffled")).labels_kept == 0
     true, shuffled = TaskSpec("demo_sort"), TaskSpec("demo_sort", labels="shuffled")
     assert render_questions(true).questions == render_questions(shuffled).questions
 

@@ -21,7 +21,7 @@ from engine.questions.rendering import TaskSpec
 from engine.requests.heads import _partners
 from engine.studies.one_head import LOOKING, PARTS, HeadRequest, built_in, portrait
 from engine.studies.portrait import Portrait
-from engine.studies.surveys import StudySettings
+from engine.studies.surveys import SurveySettings
 from tests.conftest import TEXT
 from tests.engine.fixtures import FAMILIES, target_in, write_questions
 from tests.engine.test_logit_attributions import head_alone
@@ -225,7 +225,7 @@ def test_rows_have_no_scale(model_of):
 def asked(tmp_path, folder_of, session):
     target = target_in(session, folder_of("opt"))
     task = TaskSpec(str(write_questions(tmp_path / "mine.jsonl", 12)))
-    return target, HeadRequest(HEAD, StudySettings(target.spec, n_ranking=8), (task,), " fox")
+    return target, HeadRequest(HEAD, SurveySettings(target.spec, n_ranking=8), (task,), " fox")
 
 
 def test_all_of_a_head_is_measured_once_and_found_again(asked, session, monkeypatch):

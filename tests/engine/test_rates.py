@@ -14,7 +14,7 @@ from engine.models.in_memory import Models
 from engine.models.masks import Mask, parse_mask
 from engine.progress import Stopped, final, is_to_stop, returned
 from engine.questions.rendering import Question, TaskSpec, render_questions, select
-from engine.studies.surveys import StudySettings
+from engine.studies.surveys import SurveySettings
 from engine.studies.sweeps import points, sweep
 from engine.timing import observed_timings as rates
 from engine.timing.observed_timings import learn
@@ -189,11 +189,11 @@ def test_a_study_asks_in_whole_chunks_however_slow_and_whatever_was_asked_before
     monkeypatch.setattr(module, "LONG_S", SLOW)
     last(evaluation(*about[1:]).run(about[0]))
     file = questions.rendered.task.name
-    setting, wanted = StudySettings(target.spec, target.bos, n_questions=38), points([TaskSpec(file)], [0, 1000], [0])
+    setting, wanted = SurveySettings(target.spec, target.bos, n_questions=38), points([TaskSpec(file)], [0, 1000], [0])
     assert sweep(target, setting, wanted, [file]).so_far(session).rows == ()
     [*_, step] = sweep(target, setting, wanted, [file]).run(session)
     assert len(step.value.rows) == 2 and not step.cached
-    asked = setting.judged(TaskSpec(file), session.store)
+    asked = setting.validation_questions(TaskSpec(file), session.store)
     slow = evaluation(target, asked, full, by_pace=False).so_far(session)
     session.store.clear()
     monkeypatch.setattr(module, "LONG_S", FAST)

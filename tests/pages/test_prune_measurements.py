@@ -25,10 +25,10 @@ def x(session, tiny_opt, questions):
     """Half of the heads pruned at random."""
     target, task = target_in(session, tiny_opt), TaskSpec(str(questions))
     pruning = Pruning(task, Ranking("random", n_questions=4), 500, 0, parse_edits("", target.shape))
-    judged, train = (
+    validation, train = (
         render_questions(replace(task, split=split), None, session.store) for split in ("validation", "train")
     )
-    return Experiment(target, None, judged, train, 20, pruning)
+    return Experiment(target, None, validation, train, 20, pruning)
 
 
 def test_a_curve_is_read_and_forecast_by_what_is_stored(x, session):
@@ -86,7 +86,7 @@ def test_more_than_chance_without_a_head_is_explained_where_it_shows():
     points = pd.DataFrame({"level": [0.0, 1.0], "acc": [0.95, 0.43]})
 
     def said(level, axis="heads", points=points):
-        x = SimpleNamespace(judged=SimpleNamespace(chance=0.25), pruning=SimpleNamespace(level=lambda axis: level))
+        x = SimpleNamespace(validation=SimpleNamespace(chance=0.25), pruning=SimpleNamespace(level=lambda axis: level))
         return tables.guesses_in_words(x, axis, points)
 
     assert said(1000) == "With no head left, the model reads no earlier word and guesses 43% right."

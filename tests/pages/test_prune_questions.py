@@ -72,7 +72,7 @@ def test_the_list_opens_a_question_with_its_solved_examples(open_app, questions)
     at = open_app(order="random", mask="L0H0-2 L1H*", shots="1", prune_questions="true")
     x = experiment_of(at)
     asked = render_questions(TaskSpec(str(questions), 1), None, runtime.store())
-    x = type(x)(**{**vars(x), "judged": asked})
+    x = type(x)(**{**vars(x), "validation": asked})
     [table] = [each.value for each in at.dataframe]
     assert len(table) == N and {"full_margin", "pruned_margin"} <= set(table.columns)
     before = worker_state()

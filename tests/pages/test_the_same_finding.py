@@ -7,7 +7,7 @@ import pytest
 
 from engine.__main__ import main
 from engine.requests import CompareCriteria, Correlate, Evaluate, ScoreImportance, Sweep, argv
-from engine.studies.study import PaperStudy
+from engine.studies.paper_study import PaperStudy
 from engine.views.view import plain_text
 from pages.ui.study_report import figures
 from tests.pages.conftest import said, settled

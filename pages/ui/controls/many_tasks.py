@@ -13,7 +13,7 @@ from engine.importance.scores import ORACLES
 from engine.models.session import Target
 from engine.questions.rendering import TaskSpec
 from engine.questions.tasks import list_tasks
-from engine.studies.surveys import StudySettings, Survey, grid, survey
+from engine.studies.surveys import Survey, SurveySettings, grid, survey
 from pages.ui.controls.first_views import JUDGES, N_COMPARED, first_tasks, suited
 from pages.ui.controls.study import Study, study
 from pages.ui.page.defaults import RANKING_QUESTIONS, SHOT_COUNTS
@@ -33,9 +33,9 @@ TASKS_HELP = (
 )
 
 
-def setting_of(of: Study) -> StudySettings:
-    """Returns the settings of a study of many tasks, of this one's model."""
-    return StudySettings(of.spec, of.bos, of.data_dir, JUDGES, RANKING_QUESTIONS)
+def setting_of(of: Study) -> SurveySettings:
+    """Returns the settings of measurements over many tasks, of the study's model."""
+    return SurveySettings(of.spec, of.bos, of.data_dir, JUDGES, RANKING_QUESTIONS)
 
 
 def local_tasks(data_dir: str | None) -> list[str]:
@@ -76,7 +76,7 @@ def choose_tasks(where: DeltaGenerator, of: Study) -> list[TaskSpec]:
 
 
 def importance_work(
-    setting: StudySettings, target: Target, tasks: Sequence[TaskSpec], what: str, slot: str, title: str
+    setting: SurveySettings, target: Target, tasks: Sequence[TaskSpec], what: str, slot: str, title: str
 ) -> Work[Survey]:
     """Returns the work that measures the importance of every task; `so_far` returns its results so far."""
     # without a head of an early layer, more layers are run than without one of a late layer

@@ -9,8 +9,8 @@ from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.rendering import CHUNK, TaskSpec
 from engine.requests import Sweep
-from engine.studies.study import pool_of
-from engine.studies.surveys import StudySettings, Survey, describe_task
+from engine.studies.paper_study import pool_of
+from engine.studies.surveys import Survey, SurveySettings, describe_task
 from engine.studies.sweeps import SweepRow, Swept, points, sweep
 from engine.views.correlation import Rankings
 from pages.ui.controls.first_views import JUDGES, transfer_percent
@@ -36,7 +36,7 @@ class RankingReader:
     what: str
 
     @cached_property
-    def setting(self) -> StudySettings:
+    def setting(self) -> SurveySettings:
         return setting_of(self.study)
 
     @property

@@ -13,7 +13,7 @@ from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.rendering import TaskSpec
 from engine.requests import ScoreImportance, ScoreInduction
-from engine.studies.surveys import StudySettings, Survey
+from engine.studies.surveys import Survey, SurveySettings
 from pages.ui.controls.coloring import COST, ESTIMATE, INDUCTION, ranking_by, title_of
 from pages.ui.controls.many_tasks import importance_work, is_short, setting_of, so_far
 from pages.ui.controls.study import Study
@@ -32,7 +32,7 @@ class ScoreReader:
     task: TaskSpec  # of the study, as the model is asked
 
     @cached_property
-    def setting(self) -> StudySettings:
+    def setting(self) -> SurveySettings:
         return setting_of(self.study)
 
     def ranking(self, by: str) -> Ranking:

@@ -67,8 +67,8 @@ def around_work(x: Experiment, axis: Axis) -> Work[Around]:
 def _of_task(x: Experiment, name: str, session: Session) -> Experiment:
     """Returns the same experiment on another task."""
     task = replace(x.task, name=name)
-    judged, train = (render_questions(each, x.data_dir, session.store) for each in (task, replace(task, split="train")))
-    return replace(x, judged=judged, train=train, pruning=replace(x.pruning, task=task))
+    both = [render_questions(each, x.data_dir, session.store) for each in (task, replace(task, split="train"))]
+    return replace(x, validation=both[0], train=both[1], pruning=replace(x.pruning, task=task))
 
 
 def _points(x: Experiment, axis: Axis, session: Session) -> dict[int, float]:

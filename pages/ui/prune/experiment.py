@@ -50,8 +50,8 @@ class Experiment:
 
     target: Target  # the model
     data_dir: str | None  # folder of task data
-    judged: RenderedQuestions  # questions that accuracy is measured on (validation)
-    train: RenderedQuestions | None  # questions that importance is measured on; None until they are rendered
+    validation: RenderedQuestions  # accuracy is measured on them
+    train: RenderedQuestions | None  # importance is measured on them; None until they are rendered
     limit: int  # the most questions asked
     pruning: Pruning  # levels, order and mask
 
@@ -61,16 +61,16 @@ class Experiment:
 
     @property
     def task(self) -> TaskSpec:
-        return self.judged.task
+        return self.validation.task
 
     @cached_property
     def questions(self) -> Questions:
-        return select(self.judged, self.limit, SAMPLE)
+        return select(self.validation, self.limit, SAMPLE)
 
     @property
     def base_key(self) -> str:
         """Returns a key that changes with the model, its precision and the task; not with the pruning."""
-        return f"{self.target} {self.judged.task} {self.judged.source}"
+        return f"{self.target} {self.validation.task} {self.validation.source}"
 
     @property
     def key(self) -> str:

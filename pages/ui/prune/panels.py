@@ -46,7 +46,7 @@ def draw_panels(state: PruneState) -> Origin:
         _panel("Other tasks and shots", "prune_others", partial(_draw_other_tasks, state)),
         _panel("Heads and FFNs together", "prune_grid", partial(_draw_grid, state)),
     ]
-    if not state.x.judged.greedy:
+    if not state.x.validation.greedy:
         _panel("Does it still know when it's right?", "prune_confidence", partial(_draw_confidence, state))
     _panel("The questions", "prune_questions", partial(draw_questions, state.x, state.answers, of_second))
     opened.append(_panel("What pruning saves", "prune_speed", partial(_draw_speed, state)))
@@ -141,7 +141,7 @@ def _origin(state: PruneState) -> Origin:
     if mask is not None and not mask.is_full:
         measurements["Pruned model"] = x.answers(mask)
     measurements |= {"Importance": x.shown_evidence, "Curve": curve(x, state.axis, known)}
-    if not x.judged.greedy:
+    if not x.validation.greedy:
         measurements["Estimates"] = gradients(x.target, x.questions)
     of = about(x.target, tasks_in_words([x.task]), f"{x.questions.n:,} questions", pruned_in_words(x, known, mask))
     return Origin("Prune", [request(x)], measurements, of)

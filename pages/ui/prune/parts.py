@@ -74,18 +74,18 @@ def _draw_remarks(state: PruneState) -> None:
     """Draws what is to be said of the questions, and of a task that the model does not do."""
     x, full = state.x, state.answers.full
     if x.task.name.endswith(OWN_SUFFIXES) and x.train is not None:
-        asked = f"{len(x.judged.questions):,} of your rows are asked"
+        asked = f"{len(x.validation.questions):,} of your rows are asked"
         st.caption(f"{asked}, {len(x.train.questions):,} others are for examples and the order.")
         if x.has_all(full) and full is not None and not full.correct.any():
-            st.markdown(NONE_WRITTEN if x.judged.greedy else NONE_RIGHT)
-    elif x.has_all(full) and full is not None and accuracy(full).ci_low <= x.judged.chance:
+            st.markdown(NONE_WRITTEN if x.validation.greedy else NONE_RIGHT)
+    elif x.has_all(full) and full is not None and accuracy(full).ci_low <= x.validation.chance:
         others = [name for name in local_tasks(x.data_dir) if name != x.task.name]
         tried = " or ".join(map(plain, first_tasks(others, x.target.spec.is_demo, N_OTHERS)))
-        right = f"{whole_percent(accuracy(full).acc)}, chance {whole_percent(x.judged.chance)}"
+        right = f"{whole_percent(accuracy(full).acc)}, chance {whole_percent(x.validation.chance)}"
         st.markdown(f":orange[{right}: this model does not do this task; try {tried}]")
-    draw_remarks(x.judged)
-    if x.judged.kept:
-        st.caption(f"{whole_percent(x.judged.kept)} of the examples keep their true answer: too few answers differ.")
+    draw_remarks(x.validation)
+    if kept := x.validation.labels_kept:
+        st.caption(f"{whole_percent(kept)} of the examples keep their true answer: too few answers differ.")
 
 
 def draw_badge(state: PruneState) -> None:
@@ -137,8 +137,8 @@ def draw_curve_of(state: PruneState, level: int, now: pd.DataFrame, hollow: pd.D
         words += f" {state.second_model.second}: {tables.points_in_words(state.second_model.points, LEVELS[axis])}"
     full, dashed = tables.full_accuracy(x, state.answers), (estimates.line_frame(line), hollow)
     first_loss = stories.marked_level(x, state.curve)
-    title = LEVELS[axis] + starting_from
-    drawn = charts.accuracy_curve(points, now, full, x.judged.chance, title, dashed, state.around.frames, first_loss)
+    title, chance = LEVELS[axis] + starting_from, x.validation.chance
+    drawn = charts.accuracy_curve(points, now, full, chance, title, dashed, state.around.frames, first_loss)
     state.sheet.draw("Curve", drawn, "prune_curve", words)
     if guessed:
         st.caption(guessed)

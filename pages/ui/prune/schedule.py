@@ -109,7 +109,7 @@ def _opens_with(x: Experiment, axis: Axis) -> bool:
 def _estimates(state: PruneState) -> bool:
     """Reads what stands around the curve and the estimates, then measures the gradients that these need."""
     around_work(state.x, state.axis).start()
-    if state.x.judged.greedy:
+    if state.x.validation.greedy:
         return False
     found = estimates_work(state.x, state.axis, state.known).value()
     return found is not None and not found.has_gradients and gradients_work(state.x).start_ahead()

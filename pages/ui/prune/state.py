@@ -83,14 +83,14 @@ def read_state(of: Study) -> PruneState:
     with errors_shown():
         task, pruning, info = of.asked(target), of.pruning(target), task_info(of.task.name)
     asked = _questions("questions", task, data_dir, 0)
-    if (judged := asked.awaited()) is None:
+    if (validation := asked.awaited()) is None:
         job = asked.now()
         draw_fault(None if job is None else job.details)
         end_run()
     # the cost of an order depends on it
     is_urgent = bool(pruning.by_level or not of.ranking) and not target.spec.is_demo
     train = _questions("train questions", replace(task, split="train"), data_dir, -1 if is_urgent else 1).value()
-    x = Experiment(target, data_dir, judged, train, of.limit, pruning)
+    x = Experiment(target, data_dir, validation, train, of.limit, pruning)
     orders.open_with_an_order(x, of.axis, of.ranking)
     found: dict[str, Any] = read_results(x, of.axis)
     second = None if of.second is None else look_for_model(of, of.second)

@@ -148,7 +148,7 @@ def break_of(x: Experiment, found: Curve) -> BreakPoint | None:
         return None
     full = found[0][1]
     changes = {level: paired(full.correct, answers.correct) for level, (_, answers) in found.items()}
-    return break_point(x.task, changes, int(full.correct.sum()), x.judged.chance)
+    return break_point(x.task, changes, int(full.correct.sum()), x.validation.chance)
 
 
 def _heads_work(target: Target) -> Work[Removal]:

@@ -52,7 +52,7 @@ def named_in_words(x: Experiment) -> str:
 def guesses_in_words(x: Experiment, axis: Axis, points: pd.DataFrame) -> str:
     """Returns why a curve over heads ends higher than it begins, or than chance where all heads are pruned, or ""."""
     acc, at_end = points.set_index("level")["acc"], x.pruning.level(axis) == 1000
-    if axis != "heads" or not {0.0, 1.0} <= {*acc.index} or acc[1.0] <= (x.judged.chance if at_end else acc[0.0]):
+    if axis != "heads" or not {0.0, 1.0} <= {*acc.index} or acc[1.0] <= (x.validation.chance if at_end else acc[0.0]):
         return ""
     return f"With no head left, the model reads no earlier word and guesses {whole_percent(acc[1.0])} right."
 

@@ -21,7 +21,7 @@ from engine.models.masks import Mask
 from engine.models.session import Session
 from engine.progress import final
 from engine.questions.rendering import TaskSpec, render_questions, select
-from engine.studies.surveys import StudySettings
+from engine.studies.surveys import SurveySettings
 from engine.studies.sweeps import Swept, sweep
 from tests.conftest import make_tiny_opt
 from tests.engine.fixtures import loaded, saved, write_questions, zeroed
@@ -161,7 +161,7 @@ def pool(tasks):
 @pytest.fixture(scope="session")
 def setting(tmp_path_factory):
     """A model of 2 layers x 8 heads."""
-    return StudySettings(LoadSpec(str(make_tiny_opt(tmp_path_factory.mktemp("model"), n_heads=8)), "fp32"), bos=True)
+    return SurveySettings(LoadSpec(str(make_tiny_opt(tmp_path_factory.mktemp("model"), n_heads=8)), "fp32"), bos=True)
 
 
 @pytest.fixture(scope="session")

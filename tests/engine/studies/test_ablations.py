@@ -13,7 +13,7 @@ from engine.statistics import paired
 from engine.studies import ablations as module
 from engine.studies.ablations import ablations, costs_by_task
 from engine.studies.removal import AccuracyWithout, Removal, without, without_heads
-from engine.studies.surveys import StudySettings
+from engine.studies.surveys import SurveySettings
 from engine.views.accuracy import ablation_view
 from engine.views.view import plain_text
 from tests.engine.fixtures import target_in, write_questions
@@ -57,7 +57,7 @@ def test_each_head_alone_and_the_induction_heads_together(score, session, asked,
 
 def test_the_costs_of_one_head_by_task(session, asked):
     target, task, questions = asked
-    setting = StudySettings(target.spec, n_ranking=N)
+    setting = SurveySettings(target.spec, n_ranking=N)
     found = final(costs_by_task(target, setting, [task], (1, 2)).run(session))
     full, gone = (final(evaluation(target, questions, mask).run(session)) for mask in (
         Mask.full(target.shape), without(target.shape, (6,))))  # fmt: skip

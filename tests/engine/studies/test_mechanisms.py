@@ -32,7 +32,7 @@ from engine.studies.mechanisms import (
     overlaps,
     sets_of_heads,
 )
-from engine.studies.surveys import StudySettings
+from engine.studies.surveys import SurveySettings
 from tests.engine.fixtures import refused_by, target_in, write_questions
 
 SHAPE = ModelShape(4, 8, 8, 32, 4, 64, 512, 256)
@@ -120,7 +120,7 @@ def test_the_finding_names_the_kind_that_costs_most_if_it_costs_more_than_random
 
 def test_rows_are_those_of_single_evaluations(tiny_opt, tmp_path, session):
     tasks = [str(write_questions(tmp_path / f"{name}.jsonl", seed=seed)) for seed, name in enumerate("ab")]
-    target, setting = target_in(session, tiny_opt, "fp32"), StudySettings(LoadSpec(), n_questions=12, n_ranking=8)
+    target, setting = target_in(session, tiny_opt, "fp32"), SurveySettings(LoadSpec(), n_questions=12, n_ranking=8)
     settings = MechanismSettings(tuple(tasks), 2, (100,), ("induction", "importance"), True, 1)
     wanted = mechanisms(target, setting, settings)
     assert wanted.left(session).characters["forward"] > 0
@@ -128,8 +128,8 @@ def test_rows_are_those_of_single_evaluations(tiny_opt, tmp_path, session):
     assert wanted.stored(session) is not None and not wanted.left(session).characters
     by_hand = np.zeros((2, 4))
     for task in tasks:
-        scores = final(importance(target, setting.ranked(TaskSpec(task, 2), session.store), "heads-one-divisor")
-                       .run(session)).scores  # fmt: skip
+        questions = setting.train_questions(TaskSpec(task, 2), session.store)
+        scores = final(importance(target, questions, "heads-one-divisor").run(session)).scores
         by_hand += scores / np.abs(scores).sum() / 2
     np.testing.assert_allclose(found.scores["importance"], by_hand)
     for removed in found.answered:
@@ -138,9 +138,11 @@ def test_rows_are_those_of_single_evaluations(tiny_opt, tmp_path, session):
         mask = Mask.from_arrays(heads.reshape(2, 4), np.ones(2, bool))
         gains = {}
         for each in (Mask.full(target.shape), mask):
-            right = {(task, shots): final(evaluation(target, setting.judged(TaskSpec(task, shots), session.store), each)
-                                          .run(session)).correct.mean()
-                     for task in tasks for shots in (2, 0)}  # fmt: skip
+            right = {}
+            for spec in (TaskSpec(task, shots) for task in tasks for shots in (2, 0)):
+                questions = setting.validation_questions(spec, session.store)
+                answers = final(evaluation(target, questions, each).run(session))
+                right[spec.name, spec.shots] = answers.correct.mean()
             gains[each] = np.mean([right[task, 2] - right[task, 0] for task in tasks])
         assert found.lost(removed).points == pytest.approx(100 * (gains[Mask.full(target.shape)] - gains[mask]))
     assert found.gain == pytest.approx(100 * gains[Mask.full(target.shape)])
@@ -148,7 +150,7 @@ def test_rows_are_those_of_single_evaluations(tiny_opt, tmp_path, session):
 
 def test_the_largest_share_is_measured_first_and_scores_before_it(tiny_opt, tmp_path, session):
     tasks = (str(write_questions(tmp_path / "a.jsonl")),)
-    target, setting = target_in(session, tiny_opt, "fp32"), StudySettings(LoadSpec(), n_questions=4, n_ranking=4)
+    target, setting = target_in(session, tiny_opt, "fp32"), SurveySettings(LoadSpec(), n_questions=4, n_ranking=4)
     settings = MechanismSettings(tasks, 1, (250, 500), ("importance", "induction"), False, 1)
     steps = [step.value for step in mechanisms(target, setting, settings).run(session) if step.value is not None]
     scored = next(each for each in steps if len(each.scores) == 2)
@@ -159,7 +161,7 @@ def test_the_largest_share_is_measured_first_and_scores_before_it(tiny_opt, tmp_
 
 
 def test_late_heads_share_the_layers_before_and_answer_as_set_by_set(tiny_opt, tmp_path, session, monkeypatch):
-    setting = StudySettings(LoadSpec(), n_questions=20, n_ranking=4)
+    setting = SurveySettings(LoadSpec(), n_questions=20, n_ranking=4)
     settings = MechanismSettings((str(write_questions(tmp_path / "a.jsonl")),), 2, (100,), ("induction",), n_random=3)
     drawn = [RemovedHeads(RANDOM, 100, draw=draw, heads=(head,)) for draw, head in enumerate((4, 5, 0))]
     sets = [RemovedHeads(FULL), RemovedHeads("induction", 100, heads=(6,)), *drawn]
@@ -179,7 +181,7 @@ def test_late_heads_share_the_layers_before_and_answer_as_set_by_set(tiny_opt, t
 
 def test_a_kind_of_which_all_heads_score_the_same_is_left_out(tiny_opt, tmp_path, session):
     """A random model copies no needle, so no head retrieves."""
-    setting = StudySettings(LoadSpec(), n_questions=4, n_ranking=4)
+    setting = SurveySettings(LoadSpec(), n_questions=4, n_ranking=4)
     settings = MechanismSettings((str(write_questions(tmp_path / "a.jsonl")),), 1, (100,), ("induction", "retrieval"))
     found = final(mechanisms(target_in(session, tiny_opt, "fp32"), setting, settings).run(session))
     assert found.failed == {"retrieval": "all heads score 0, so there is no top; leave this kind out"}

@@ -15,7 +15,7 @@ from engine.questions.rendering import TaskSpec
 from engine.studies import signs as module
 from engine.studies.mechanisms import FULL, RANDOM, MechanismSettings, RemovedHeads
 from engine.studies.signs import clearly_signed, sets_by_sign, signed_heads
-from engine.studies.surveys import StudySettings
+from engine.studies.surveys import SurveySettings
 from engine.views.mechanisms import signs_view
 from engine.views.view import plain_text
 from tests.engine.fixtures import target_in, write_questions
@@ -60,7 +60,7 @@ def test_rows_are_those_of_single_evaluations(family, folder_of, tmp_path, sessi
     target = target_in(session, folder_of(family))
     scores = scores_with(np.vstack([MEANS, np.zeros((1, 4))]))
     monkeypatch.setattr(module, "function_vectors", lambda target: known_value(target, ("known",), scores))
-    setting = StudySettings(LoadSpec(), n_questions=12, n_ranking=8)
+    setting = SurveySettings(LoadSpec(), n_questions=12, n_ranking=8)
     settings = MechanismSettings(tuple(tasks), 2, (200,), n_random=2)
     wanted = signed_heads(target, setting, settings)
     assert wanted.left(session).characters["forward"] > 0
@@ -73,7 +73,9 @@ def test_rows_are_those_of_single_evaluations(family, folder_of, tmp_path, sessi
         kept = np.ones(12, bool)
         kept[[*heads]] = False
         mask = Mask.from_arrays(kept.reshape(3, 4), np.ones(3, bool))
-        return final(evaluation(target, setting.judged(TaskSpec(task, 2), session.store), mask).run(session))
+        return final(
+            evaluation(target, setting.validation_questions(TaskSpec(task, 2), session.store), mask).run(session)
+        )
 
     for row in rows:
         heads = [target.shape.head_names.index(name) for name in row["heads"].split()]

@@ -32,5 +32,5 @@ def test_no_question_is_asked_twice_for_the_preview(setting, tasks, session, sto
     last(wanted.run(session))
     read = [key for key in store.keys() if "/importance/" in key]
     assert len(read) == sum(-(-size // CHUNK) for size in SIZES), "a record for each chunk of questions"
-    trained = [by_task.rendered.questions for by_task in (setting.ranked(task, store) for task in tasks)]
+    trained = [by_task.rendered.questions for by_task in (setting.train_questions(task, store) for task in tasks)]
     assert forecast == sum(gradient_characters(questions, False) for questions in trained)

@@ -16,7 +16,7 @@ from engine.measurement import known_value
 from engine.models.loading import LoadSpec
 from engine.models.masks import Edits, Mask, parse_mask
 from engine.models.session import Session
-from engine.studies.surveys import StudySettings, together
+from engine.studies.surveys import SurveySettings, together
 from engine.studies.sweeps import Point, points
 from tests.engine.fixtures import in_turns
 from tests.engine.studies.conftest import (
@@ -134,7 +134,7 @@ def test_a_row_of_a_table_has_every_number_under_a_plain_name(setting, tasks, se
 
 def test_other_kinds_of_head_importance_and_shots_are_the_ones_asked_for(tiny_opt, tasks, pool, store, tmp_path):
     for heads_by, shots in (("gate", 0), ("heads-oracle", 0), ("heads", 2)):
-        setting = StudySettings(LoadSpec(str(tiny_opt), "fp32"), bos=False, heads_by=heads_by)
+        setting = SurveySettings(LoadSpec(str(tiny_opt), "fp32"), bos=False, heads_by=heads_by)
         task = replace(tasks[1], shots=shots)
         row = swept(Session(store), setting, [Point(task, 500, 0)], pool).rows[0]
         own_store = open_store(tmp_path / f"{heads_by}{shots}")

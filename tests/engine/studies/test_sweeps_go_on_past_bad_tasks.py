@@ -11,7 +11,7 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.models.session import Session
 from engine.questions.rendering import TaskSpec
-from engine.studies.surveys import StudySettings, agreement_rows, survey
+from engine.studies.surveys import SurveySettings, agreement_rows, survey
 from engine.studies.sweeps import points
 from tests.conftest import make_tiny_opt
 from tests.engine.fixtures import write_questions
@@ -80,7 +80,7 @@ def test_an_aggregate_of_no_task_is_said_to_be_one(by, names, setting, tasks, po
 
 def test_a_model_with_one_layer(tasks, pool, store, tmp_path):
     (folder := tmp_path / "one").mkdir()
-    setting = StudySettings(LoadSpec(str(make_tiny_opt(folder, n_layers=1)), "fp32"), bos=True)
+    setting = SurveySettings(LoadSpec(str(make_tiny_opt(folder, n_layers=1)), "fp32"), bos=True)
     wanted = [
         point
         for by in OF_MANY_TASKS
@@ -97,7 +97,7 @@ def test_all_equal_scores(tasks, pool, store, tmp_path, by_hand):
     """A model whose heads and FFNs add nothing: every score is 0, and what goes first is decided by position."""
     nothing = parse_mask("L*H* F*", by_hand.shape)
     folder = without_columns(by_hand.folder, nothing, tmp_path / "nothing")
-    setting, session = StudySettings(LoadSpec(str(folder), "fp32"), bos=True), Session(store)
+    setting, session = SurveySettings(LoadSpec(str(folder), "fp32"), bos=True), Session(store)
     wanted = [
         point
         for by in OF_MANY_TASKS
@@ -110,5 +110,5 @@ def test_all_equal_scores(tasks, pool, store, tmp_path, by_hand):
         surveyed = last(survey(session.target(setting.spec, setting.bos), setting, tasks[1:], what).run(session))
         assert all((scores.scores == 0).all() for scores in surveyed.scores.values())
     assert all(np.isnan(row["srcc"]) for row in agreement_rows(surveyed, "scores"))
-    about = (session, session.target(setting.spec, setting.bos), setting.judged(tasks[1], store))
+    about = (session, session.target(setting.spec, setting.bos), setting.validation_questions(tasks[1], store))
     assert len(evaluation(*about[1:], parse_mask("L0H* L1H0-2 F0", by_hand.shape)).so_far(about[0])) == SIZES[1]

@@ -19,7 +19,7 @@ from engine.models.session import Target
 from engine.progress import Progress, driven
 from engine.questions.rendering import TaskSpec
 from engine.shapes import ModelShape
-from engine.studies.surveys import StudySettings, Survey, agreement_rows, survey
+from engine.studies.surveys import Survey, SurveySettings, agreement_rows, survey
 from engine.studies.sweeps import Point, Swept, points, sweep
 
 TENTHS = range(0, 1001, 100)
@@ -32,7 +32,7 @@ OUT_OF_DISTRIBUTION = ("mathqa", "lambada_openai", "demo_price", "demo_cloze")  
 
 @dataclass(frozen=True)
 class PaperStudy:
-    """All results of a study.
+    """All results of a paper study.
 
     tasks: its tasks
     setting: its settings
@@ -44,7 +44,7 @@ class PaperStudy:
     """
 
     tasks: tuple[TaskSpec, ...]
-    setting: StudySettings
+    setting: SurveySettings
     heads: Survey = field(default_factory=Survey)
     ffns: Survey = field(default_factory=Survey)
     curves: Mapping[str, Swept] = field(default_factory=dict)
@@ -118,7 +118,7 @@ def paper_points(tasks: Sequence[TaskSpec]) -> dict[str, list[Point]]:
     }
 
 
-def paper_study(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec]) -> Measurement[PaperStudy]:
+def paper_study(target: Target, setting: SurveySettings, tasks: Sequence[TaskSpec]) -> Measurement[PaperStudy]:
     """Returns the study so far."""
     pool, shape = pool_of(list(dict.fromkeys(task.name for task in tasks))), target.shape
     parts: dict[str, Measurement[Any]] = {}
@@ -127,7 +127,7 @@ def paper_study(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec
         parts[name], sizes[name] = survey(target, setting, tasks, what), len(tasks) * setting.cost(shape, what)
     for name, plan in paper_points(tasks).items():
         if plan:
-            parts[name], sizes[name] = sweep(target, setting, plan, pool), _distinct(shape, plan) * setting.n_judges
+            parts[name], sizes[name] = sweep(target, setting, plan, pool), _distinct(shape, plan) * setting.n_validation
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, PaperStudy]:
         study = PaperStudy(tuple(tasks), setting, receipt=_receipt(target, setting, pool), n_layers=shape.n_layers,
@@ -172,7 +172,7 @@ def with_short_names(study: PaperStudy) -> PaperStudy:
     return replace(study, tasks=tasks, heads=heads, ffns=ffns, curves=curves, receipt={**study.receipt, "pool": pool})
 
 
-def _receipt(target: Target, setting: StudySettings, pool: Sequence[str]) -> dict[str, Any]:
+def _receipt(target: Target, setting: SurveySettings, pool: Sequence[str]) -> dict[str, Any]:
     """Returns everything that determines the numbers: the fields of every key, the kernels, and the settings without
     paths."""
     same = {name: value for name, value in asdict(setting).items() if name not in ("spec", "data_dir")}
@@ -180,7 +180,7 @@ def _receipt(target: Target, setting: StudySettings, pool: Sequence[str]) -> dic
     return target.key() | about | {"setting": same, "pool": list(pool)}
 
 
-def _made(setting: StudySettings) -> dict[str, Any]:
+def _made(setting: SurveySettings) -> dict[str, Any]:
     """Returns when, where and from which folders the study was made: everything that depends on the machine."""
     made_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     where = {"processor": processor(), "cores": os.cpu_count(), "python": platform.python_version()}
