@@ -23,7 +23,7 @@
 
 `errors`: exceptions whose text is shown to users
 `files`: files named by a user: bounded reads, atomic writes; which process holds a folder
-`jobs`: the worker thread and its jobs
+`jobs`: the measuring thread and its jobs
 `measurement`: a value that is read from stored records, measured, or forecast
 `composed`: measurements made of other measurements
 `memory`: bounded caches, and freed memory returned to the system

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from engine.errors import Canceled, HeadroomError
-from engine.measurement import Measurement, Missing, Steps, Stored, Workload, with_value
+from engine.measurement import Measurement, Missing, Steps, StoredPart, Workload, with_value
 from engine.models.session import Session, Target
 from engine.progress import Progress, driven
 
@@ -30,11 +30,11 @@ class ComposedRun:
     def __init__(self, session: Session, measures: bool, total: int) -> None:
         self.session, self.measures, self.total = session, measures, total
         self.done, self.cached, self.missing = 0, True, dict[str, Callable[[], Workload]]()
-        self._known: dict[str, Stored[Any]] = {}
+        self._known: dict[str, StoredPart[Any]] = {}
 
     def steps(
         self, part: Measurement[T], size: int = 1, label: str = "", counts: bool = True
-    ) -> Generator[Progress[T], None, Stored[T]]:
+    ) -> Generator[Progress[T], None, StoredPart[T]]:
         """Returns what is known of a part, all of it if it is measured. Yields its steps in their place in the whole,
         of which it takes `size`, with the part's value so far. A part that was complete is not read again.
 
@@ -53,7 +53,7 @@ class ComposedRun:
                 share = (self.done + size * step.part) / self.total
                 return replace(here, value=step.value, cached=self.cached and cached, share=share)
 
-            found = Stored(*(yield from driven(with_value(part.steps(self.session, self.measures)), placed)))
+            found = StoredPart(*(yield from driven(with_value(part.steps(self.session, self.measures)), placed)))
             self.cached &= cached
             self.missing |= found.missing
             if found.is_complete:

@@ -1,8 +1,8 @@
-"""One worker thread for all computation, and one for reading. Pages only read frozen `Snapshot`s.
+"""The measuring thread, and one that only reads. Pages only read frozen `JobStatus`s.
 
 A job is a generator that yields `Progress` after each chunk of work. Between two of them, and wherever it asks
-`engine.progress.may_stop` (between two layers of a pass), the worker sees whether it is to stop. It closes the
-generator in its own thread, so `finally` blocks and context managers (mask hooks) run before the next job starts.
+`engine.progress.may_stop` (between two layers of a pass), the thread sees whether it is to stop. It closes the
+generator itself, so `finally` blocks and context managers (mask hooks) run before the next job starts.
 
 A *slot* is one place on a screen ("accuracy", "importance", "curve"); each tab has slots of its own. A slot holds one
 job: a job with another key replaces it at once (latest wins), a job with the same key is left alone, so a page may
@@ -13,10 +13,10 @@ of lower priority yields at once, and a job whose turn is over yields after its 
 restarted. It is not kept open, because a paused generator could hold a mask on the model that the next job measures.
 Its finished work is in the store, so restarting only costs the reading.
 
-Jobs that only read stored records (`Job.reads`) have a worker of their own, which serves them in the same way: reading
-never waits for a computation. One that comes to what only the other worker may do (`engine.progress.leave_to_worker`)
-is left to that. While a job waits that may find all of its records stored (`Job.stored`), they are read
-there, and it is done if none is missing.
+Jobs that only read stored records (`Job.reads`) have the reading thread, which serves them in the same way: reading
+never waits for a computation. One that comes to what only the measuring thread may do
+(`engine.progress.leave_to_measuring`) is left to that. While a job waits that may find all of its records stored
+(`Job.stored`), they are read there, and it is done if none is missing.
 
 A background job (`while_seen`) also yields when no page has looked at it for UNSEEN_S and no page that did is open; it
 resumes when a page looks again. A page looks each time it is drawn. A page in a hidden tab, whose timers browsers slow
@@ -35,8 +35,8 @@ from dataclasses import replace
 from typing import Any
 
 from engine.errors import HeadroomError
-from engine.progress import LeftToWorker, Progress, Stopped, TimeLeft, is_to_stop, only_reads, piece_done, tell
-from engine.slots import HeldJob, Job, Lane, Place, Slots, Snapshot, closed, ending, spent
+from engine.progress import LeftToMeasuring, Progress, Stopped, TimeLeft, is_to_stop, only_reads, piece_done, tell
+from engine.slots import HeldJob, Job, JobStatus, Lane, Place, Slots, closed, ending, spent
 from engine.turns import Turn, precedes, rank
 
 LONG_S = 1.0  # of work: then there may be something to tidy up
@@ -47,9 +47,9 @@ _log = logging.getLogger(__name__)
 
 
 class Jobs:
-    """Queues with a daemon worker thread each. Safe to use from any thread; `snapshot` never waits.
+    """Queues with a daemon thread each. Safe to use from any thread; `status` never waits.
 
-    `at_rest` is called by a worker when LONG_S or more was worked since the last time and nothing is left.
+    `at_rest` is called by a thread when LONG_S or more was worked since the last time and nothing is left.
     `page` names the page that looks (None: no page does), `is_open` says whether that one is still to be seen. `tab`
     names the tab that asks, whose slots are meant; `is_here` says whether a tab is still open. `meanwhile` is called
     every SLICE_S by whoever waits for a job, and may end that wait by an exception.
@@ -66,15 +66,15 @@ class Jobs:
     ) -> None:
         self._at_rest, self._page, self._is_open = at_rest, page, is_open
         self._tab, self._is_here, self._meanwhile = tab, is_here, meanwhile
-        self._changed = threading.Condition()  # guards everything below; notified whenever a snapshot changes
+        self._changed = threading.Condition()  # guards everything below; notified whenever a status changes
         self._slots = Slots(is_here)
         self._measuring, self._reading = Lane("headroom-jobs"), Lane("headroom-reads")
         self._numbers = itertools.count()
         self._worked_s = 0.0
         self._closed = False
 
-    def put(self, slot: str, asked: Job, again: bool = False) -> Snapshot[Any]:
-        """The snapshot of the job now in the slot. Putting a job counts as looking at it. A tab that puts a new job of
+    def put(self, slot: str, asked: Job, again: bool = False) -> JobStatus[Any]:
+        """The status of the job now in the slot. Putting a job counts as looking at it. A tab that puts a new job of
         priority 0, or one `again`, is first in turn.
 
         The same key is a no-op whatever became of it: otherwise a page that submits on every run would repeat a failing
@@ -86,7 +86,7 @@ class Jobs:
                 raise HeadroomError("no new work is accepted: the app is closing down; start it again")
             at = self._at(slot)
             old = self._slots.held.get(at)
-            is_same = old is not None and old.snapshot.key == asked.key and not (again and old.snapshot.finished)
+            is_same = old is not None and old.status.key == asked.key and not (again and old.status.finished)
             if old is not None and not is_same:
                 self._release(at)
             job = old if old is not None and is_same else self._slots.of_others(slot, asked, again)
@@ -105,31 +105,31 @@ class Jobs:
             job.priority = min(job.priority, asked.priority)
             self._look_at(job)
             self._changed.notify_all()
-            return job.snapshot
+            return job.status
 
-    def see(self, slot: str, key: str) -> Snapshot[Any] | None:
-        """As `snapshot`, and notes that a page looks at the job, which keeps it running. None if the slot has another
+    def see(self, slot: str, key: str) -> JobStatus[Any] | None:
+        """As `status`, and notes that a page looks at the job, which keeps it running. None if the slot has another
         key."""
         job = self._slots.held.get(self._at(slot))
-        if job is None or job.snapshot.key != key:
+        if job is None or job.status.key != key:
             return None
-        if job.while_seen and not job.snapshot.finished:
+        if job.while_seen and not job.status.finished:
             with self._changed:
                 self._look_at(job)
-        return job.snapshot
+        return job.status
 
-    def ahead_of(self, slot: str) -> Snapshot[Any] | None:
+    def ahead_of(self, slot: str) -> JobStatus[Any] | None:
         """What the slot's queued job waits for: the job that runs, or that will run first. None where it waits for
         nothing. If that is of another open tab, its time left is no more than what is left of its turn."""
         with self._changed:
             job = self._slots.held.get(self._at(slot))
-            if job is None or job.snapshot.state != "queued":
+            if job is None or job.status.state != "queued":
                 return None
             lane = self._of(job)
             first = lane.running or lane.turns.first(lane.queue)
             if first is job or first is None:
                 return None
-            ahead = first.snapshot
+            ahead = first.status
             if not {*first.tabs} & {*job.tabs} and any(map(self._is_here, first.tabs)):
                 ahead = replace(ahead, elsewhere=True)
                 turn = first.turn if first is lane.running and rank(first) >= rank(job) else None
@@ -144,20 +144,20 @@ class Jobs:
         """Has the slot's job go before all others: what runs gives way, and goes on later."""
         with self._changed:
             job = self._slots.held.get(self._at(slot))
-            if job is not None and not job.snapshot.finished:
+            if job is not None and not job.status.finished:
                 job.priority, job.goes_first = min(each.priority for each in [*self._of(job).jobs, job]) - 1, True
                 self._changed.notify_all()
 
-    def snapshot(self, slot: str) -> Snapshot[Any] | None:
+    def status(self, slot: str) -> JobStatus[Any] | None:
         """How the slot's job stands, or None when the slot was never used."""
         job = self._slots.held.get(self._at(slot))
-        return job.snapshot if job is not None else None
+        return job.status if job is not None else None
 
     @property
-    def running(self) -> Snapshot[Any] | None:
+    def running(self) -> JobStatus[Any] | None:
         """The job that computes, of whichever tab; None while none does."""
         job = self._measuring.running
-        return None if job is None else job.snapshot
+        return None if job is None else job.status
 
     def cancel(self, slot: str) -> None:
         """Asks the slot's job to stop. It counts as running until its current chunk ends; `join` waits for that. If
@@ -165,15 +165,15 @@ class Jobs:
         with self._changed:
             at = self._at(slot)
             job = self._slots.held.get(at)
-            if job is None or job.snapshot.finished:
+            if job is None or job.status.finished:
                 return
             if self._slots.is_wanted(job, at):
                 self._slots.release(at)
                 self._slots.hold(at, job.canceled_for(at))
             else:
                 self._abandon(job)
-                if job.snapshot.state == "running":
-                    job.snapshot = replace(job.snapshot, stopping=True)
+                if job.status.state == "running":
+                    job.status = replace(job.status, stopping=True)
             self._changed.notify_all()
 
     def drop(self, slot: str) -> None:
@@ -199,15 +199,15 @@ class Jobs:
             self._changed.notify_all()
 
     def join(
-        self, slot: str, timeout: float | None = None, until: Callable[[Snapshot[Any]], bool] | None = None
-    ) -> Snapshot[Any] | None:
-        """The slot's snapshot once its job is finished or `until` holds of it, or as it is after `timeout` seconds."""
+        self, slot: str, timeout: float | None = None, until: Callable[[JobStatus[Any]], bool] | None = None
+    ) -> JobStatus[Any] | None:
+        """The slot's status once its job is finished or `until` holds of it, or as it is after `timeout` seconds."""
 
         at = self._at(slot)
 
         def arrived() -> bool:
             job = self._slots.held.get(at)
-            return job is None or job.snapshot.finished or (until is not None and until(job.snapshot))
+            return job is None or job.status.finished or (until is not None and until(job.status))
 
         with self._changed:
             job = self._slots.held.get(at)
@@ -221,7 +221,7 @@ class Jobs:
             while True:
                 with self._changed:
                     if self._changed.wait_for(arrived, min(SLICE_S, left_s)) or left_s <= SLICE_S:
-                        return self.snapshot(slot)
+                        return self.status(slot)
                 self._meanwhile()
                 left_s = max(0.0, end_s - time.monotonic())
         finally:
@@ -230,14 +230,14 @@ class Jobs:
                 job.seen_s = time.monotonic()
 
     def close(self, timeout: float | None = 10.0) -> None:
-        """Cancels everything and waits for the workers to end, so that generators are closed and the model is clean."""
+        """Cancels everything and waits for the threads to end, so that generators are closed and the model is clean."""
         with self._changed:
             self._closed = True
             for job in [*self._slots.held.values(), *(job for lane in self._lanes for job in lane.jobs)]:
                 self._abandon(job)
             self._changed.notify_all()
-        for worker in filter(None, (lane.worker for lane in self._lanes)):
-            worker.join(timeout)
+        for thread in filter(None, (lane.thread for lane in self._lanes)):
+            thread.join(timeout)
 
     @property
     def _lanes(self) -> tuple[Lane, Lane]:
@@ -253,8 +253,8 @@ class Jobs:
         def read() -> Iterator[Progress[Any]]:
             assert asked.stored is not None
             found: Any = None
-            with suppress(LeftToWorker):
-                for step in asked.stored() if job.snapshot.state == "queued" else ():
+            with suppress(LeftToMeasuring):
+                for step in asked.stored() if job.status.state == "queued" else ():
                     found = step.value
                     yield replace(step, value=None)
             with self._changed:
@@ -276,20 +276,20 @@ class Jobs:
             self._abandon(job)
 
     def _abandon(self, job: HeldJob) -> None:
-        """Takes the job out of the queue, or has the worker stop it."""
+        """Takes the job out of the queue, or has its thread stop it."""
         job.canceled.set()
-        if job.snapshot.state in ("queued", "left"):
+        if job.status.state in ("queued", "left"):
             if job in self._of(job).queue:
                 self._of(job).queue.remove(job)
             job.start = spent
-            job.snapshot = replace(job.snapshot, state="canceled", finished_s=time.monotonic())
+            job.status = replace(job.status, state="canceled", finished_s=time.monotonic())
 
     def _look_at(self, job: HeldJob) -> None:
         """Notes that a page looks at a job; one that was left is queued again."""
         job.seen_s = time.monotonic()
         if (page := self._page()) is not None:
             job.pages = {each for each in job.pages if self._is_open(each)} | {page}
-        if job.snapshot.state == "left":
+        if job.status.state == "left":
             self._of(job).put(job, self._work)
             self._publish(job, state="queued")
 
@@ -310,7 +310,7 @@ class Jobs:
                     self._publish(job, state="left")  # it stays in its slot, until somebody looks
                     continue
                 now_s = time.monotonic()
-                began_s = now_s if job.turn is None else job.snapshot.started_s
+                began_s = now_s if job.turn is None else job.status.started_s
                 job.turn, lane.running = Turn(job.turn is None, now_s), job
                 lane.turns.serve(job.tabs)
                 self._publish(job, state="running", started_s=began_s)
@@ -322,7 +322,7 @@ class Jobs:
             if is_at_rest:
                 try:
                     self._at_rest()
-                except Exception as error:  # tidying up must not end the worker
+                except Exception as error:  # tidying up must not end the thread
                     _log.error("tidying up failed", exc_info=error)
 
     def _must_stop(self, job: HeldJob) -> bool:
@@ -340,8 +340,8 @@ class Jobs:
         return (lane.turns.first([job, *waiting]) or job) if waiting else job
 
     def _hands_over(self, job: HeldJob, turn: Turn) -> bool:
-        """Whether the running job, which has just finished a piece, is to leave the worker to another tab: its turn is
-        over, or the user has asked for something new there."""
+        """Whether the running job, which has just finished a piece, is to give way to another tab: its turn is over, or
+        the user has asked for something new there."""
         with self._changed:
             lane = self._of(job)
             if not lane.queue:
@@ -375,10 +375,10 @@ class Jobs:
                 reported: dict[str, Any] = {"done": progress.done, "total": progress.total, "message": progress.message}
                 reported["forecast"] = None if left_s is None else (left_s, now_s)
                 # what it had told before it gave way stands until it is there again
-                reads_again = reads_again and progress.cached and progress.done < job.snapshot.done
+                reads_again = reads_again and progress.cached and progress.done < job.status.done
                 with self._changed:
                     if not job.canceled.is_set() and not reads_again:
-                        value = progress.value if progress.value is not None else job.snapshot.value
+                        value = progress.value if progress.value is not None else job.status.value
                         self._publish(job, value=value, **reported)
                 is_piece, n_pieces = turn.n_pieces > n_pieces, turn.n_pieces
                 if self._must_stop(job) or (is_piece and progress.part < 1 and self._hands_over(job, turn)):
@@ -386,7 +386,7 @@ class Jobs:
                     break
         except Stopped as stopped:
             end = gave_way
-            if isinstance(stopped, LeftToWorker):
+            if isinstance(stopped, LeftToMeasuring):
                 job.reads, job.turn = False, None
         except BaseException as error:  # a panic in Rust code (tokenizers, safetensors) is a BaseException
             end = ending(error)
@@ -407,5 +407,5 @@ class Jobs:
 
     def _publish(self, job: HeldJob, **changes: Any) -> None:
         with self._changed:
-            job.snapshot = replace(job.snapshot, **changes)
+            job.status = replace(job.status, **changes)
             self._changed.notify_all()

@@ -64,7 +64,7 @@ Steps = Generator[Progress[T], None, Missing]
 
 
 @dataclass(frozen=True)
-class Stored(Generic[T]):
+class StoredPart(Generic[T]):
     """The stored part of a measurement: the `value` of the existing records (None if they give none), and what is
     `missing`."""
 
@@ -103,27 +103,27 @@ class Measurement(Generic[T]):
         """Yields Progress with the value so far. Stored records are read, missing ones are measured and stored."""
         return self.steps(session, True)
 
-    def read(self, session: Session) -> Iterator[Progress[Stored[T]]]:
+    def read(self, session: Session) -> Iterator[Progress[StoredPart[T]]]:
         """Yields Progress; the last value is the stored part. Loads and measures nothing."""
         value, missing = yield from driven(with_value(self.steps(session, False)), Progress.within)
-        yield Progress(1, 1, Stored(value, missing), cached=True)
+        yield Progress(1, 1, StoredPart(value, missing), cached=True)
 
-    def look(self, session: Session) -> Stored[T]:
+    def stored_part(self, session: Session) -> StoredPart[T]:
         """The stored part, read at once."""
-        return Stored(*returned(with_value(self.steps(session, False))))
+        return StoredPart(*returned(with_value(self.steps(session, False))))
 
     def stored(self, session: Session) -> T | None:
         """The value if all records are stored, or else None."""
-        known = self.look(session)
+        known = self.stored_part(session)
         return known.value if known.is_complete else None
 
     def so_far(self, session: Session) -> T | None:
         """The value of the records that are stored, which may be some of all; None if they give none."""
-        return self.look(session).value
+        return self.stored_part(session).value
 
     def left(self, session: Session) -> Workload:
         """The work of measuring the missing records."""
-        return self.look(session).left
+        return self.stored_part(session).left
 
     def whole(self) -> Workload:
         """The work of measuring all of it, whatever is stored."""

@@ -59,7 +59,7 @@ class Trimming:
         self._least: int | None = None
 
     def look(self) -> None:
-        """What the worker calls between two pieces of work; microseconds where there is nothing to do."""
+        """What the measuring thread calls between two pieces of work; microseconds where there is nothing to do."""
         held = self._held()
         if self._least is not None and held >= self._least + GROWN_BYTES:
             self._give_back()

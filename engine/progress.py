@@ -20,13 +20,13 @@ class Stopped(BaseException):
     """Raised in the middle of a step by `may_stop`. Not an Exception, so that nothing on the way takes it for one."""
 
 
-class LeftToWorker(Stopped):
-    """Raised by `leave_to_worker`."""
+class LeftToMeasuring(Stopped):
+    """Raised by `leave_to_measuring`."""
 
 
 is_to_stop: ContextVar[Callable[[], bool]] = ContextVar("is_to_stop", default=lambda: False)  # set by who runs the work
 
-only_reads: ContextVar[bool] = ContextVar("only_reads", default=False)  # in a job that does not wait for the worker
+only_reads: ContextVar[bool] = ContextVar("only_reads", default=False)  # in a job of the reading thread
 
 # called when a piece of the work is finished and stored: to stop after it loses nothing
 piece_done: ContextVar[Callable[[], None]] = ContextVar("piece_done", default=lambda: None)
@@ -41,15 +41,15 @@ announce: ContextVar[Callable[[str], None]] = ContextVar("announce", default=lam
 
 
 def may_stop() -> None:
-    """A point where work can stop at once: raises Stopped if the worker asks for that."""
+    """A point where work can stop at once: raises Stopped if the thread of the job asks for that."""
     if is_to_stop.get()():
         raise Stopped
 
 
-def leave_to_worker() -> None:
-    """A point from which work is for the worker alone: raises LeftToWorker in a job that only reads."""
+def leave_to_measuring() -> None:
+    """A point from which work is for the measuring thread alone: raises LeftToMeasuring in one that only reads."""
     if only_reads.get():
-        raise LeftToWorker
+        raise LeftToMeasuring
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Snapshot(Generic[T]):
+class JobStatus(Generic[T]):
     """How a job stands. Times are seconds on `time.monotonic`; `started_s` is the submission until the job runs.
     `forecast` is (seconds left, when that was reckoned), None while it is not known. `owner` is its job's. `message`
     names the step that `done` and `total` count, also after the end. `stopping`: canceled, but still running.
@@ -96,7 +96,7 @@ class HeldJob:
         self.canceled = threading.Event()
         self.turn: Turn | None = None  # its last one
         self.had_turn = self.goes_first = False  # see `engine.turns.InTurn`
-        self.snapshot: Snapshot[Any] = Snapshot(
+        self.status: JobStatus[Any] = JobStatus(
             asked.key, "queued", 0, 0, None, "", None, time.monotonic(), None, asked.title, None, asked.owner,
             about=asked.about,
         )  # fmt: skip
@@ -109,33 +109,33 @@ class HeldJob:
     @property
     def can_be_joined(self) -> bool:
         """Whether it will end by itself."""
-        return not self.snapshot.finished and not self.canceled.is_set()
+        return not self.status.finished and not self.canceled.is_set()
 
     def canceled_for(self, place: Place) -> "HeldJob":
         """A job in its stead for a place that wants it no longer while others do."""
-        found = HeldJob(Job(self.snapshot.key, spent), self.number)
+        found = HeldJob(Job(self.status.key, spent), self.number)
         found.places, found.start = {place}, spent
         ended = {"state": "canceled", "finished_s": time.monotonic(), "forecast": None}
-        found.snapshot = replace(self.snapshot, **ended)
+        found.status = replace(self.status, **ended)
         return found
 
 
 class Lane:
-    """A worker thread: the jobs that wait for it, the one that runs, and whose turn it is. Guarded like its jobs."""
+    """A thread: the jobs that wait for it, the one that runs, and whose turn it is. Guarded like its jobs."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.queue: list[HeldJob] = []
         self.running: HeldJob | None = None
-        self.worker: threading.Thread | None = None
+        self.thread: threading.Thread | None = None
         self.turns = Turns()
 
     def put(self, job: HeldJob, work: "Callable[[Lane], None]") -> None:
-        """Has a job wait; the first starts the worker, which does this `work`."""
+        """Has a job wait; the first starts the thread, which does this `work`."""
         self.queue.append(job)
-        if self.worker is None:
-            self.worker = threading.Thread(target=work, args=(self,), name=self.name, daemon=True)
-            self.worker.start()
+        if self.thread is None:
+            self.thread = threading.Thread(target=work, args=(self,), name=self.name, daemon=True)
+            self.thread.start()
 
     @property
     def jobs(self) -> list[HeldJob]:
@@ -173,10 +173,10 @@ class Slots:
         `again` one that is done, and of a closed tab, such as a page that was reloaded, any that has ended. A closed
         tab lets go of it."""
         same = {at: job for at, job in self.held.items()
-                if at[1] == slot and job.snapshot.key == asked.key and job.may_fetch == asked.may_fetch}  # fmt: skip
+                if at[1] == slot and job.status.key == asked.key and job.may_fetch == asked.may_fetch}  # fmt: skip
         for at, job in sorted(same.items(), key=lambda each: not each[1].can_be_joined):
-            is_closed, state = not self._is_here(at[0]), job.snapshot.state
-            if job.can_be_joined or (not again and (state == "done" or (is_closed and job.snapshot.finished))):
+            is_closed, state = not self._is_here(at[0]), job.status.state
+            if job.can_be_joined or (not again and (state == "done" or (is_closed and job.status.finished))):
                 if is_closed:
                     del self.held[at]
                     job.places.discard(at)
@@ -186,7 +186,7 @@ class Slots:
     def left_behind(self, tab: Hashable) -> tuple[list[Place], bool]:
         """Returns the slots of a closed tab that hold work that is not to go on, and whether these are all of them."""
         held = {at: job for at, job in self.held.items() if at[0] == tab}
-        over = [at for at, job in held.items() if job.while_seen or job.snapshot.finished]
+        over = [at for at, job in held.items() if job.while_seen or job.status.finished]
         return over, len(over) == len(held)
 
 

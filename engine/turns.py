@@ -1,4 +1,4 @@
-"""Whose turn it is when jobs of several tabs wait for the one worker.
+"""Whose turn it is when jobs of several tabs wait for the measuring thread.
 
 Of each tab the most urgent job counts: the one of lowest priority, then the one submitted first. Between tabs the lower
 rank goes first, then the tab whose turn it is. A tab whose user asks for something new is first in turn, and a tab that

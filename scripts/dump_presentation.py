@@ -164,7 +164,7 @@ def commands(folder: Path, temporary: Path) -> None:
 
 
 def use_store(folder: Path, shipped: bool) -> None:
-    """Opens the app's store in this folder, with a new worker."""
+    """Opens the app's store in this folder, with new threads."""
     import streamlit as st
 
     from pages.ui.page import runtime
@@ -199,16 +199,16 @@ def run(at: Any) -> None:
 
 
 def settle(at: Any) -> None:
-    """Runs the page until nothing is left to do for the worker."""
+    """Runs the page until nothing is left to do for the measuring thread."""
     from pages.ui.page import runtime
-    from tests.pages.conftest import worker_state
+    from tests.pages.conftest import job_states
 
     for _ in range(N_RUNS):
-        before = worker_state()
+        before = job_states()
         run(at)
-        if before == worker_state() and all(ended for *_, ended in before):
+        if before == job_states() and all(ended for *_, ended in before):
             return
-        for slot, *_ in worker_state():
+        for slot, *_ in job_states():
             runtime.jobs().join(slot, WAIT_S)
 
 
@@ -216,17 +216,17 @@ def first_run(at: Any) -> list[str]:
     """Runs the page until all stored results are read, while nothing is measured; returns a line for each job that it
     asks for, and what it draws."""
     from pages.ui.page import runtime
-    from tests.pages.conftest import worker_state
+    from tests.pages.conftest import job_states
 
     with measuring_rests():
         before = None
-        while before != (before := worker_state()):
+        while before != (before := job_states()):
             run(at)
             lane = runtime.jobs()._reading
             while lane.queue or lane.running:
                 time.sleep(0.01)
         held = runtime.jobs()._slots.held.items()
-        jobs = {f"job in {slot}, {job.snapshot.state}: {job.snapshot.title}" for (_, slot), job in held}
+        jobs = {f"job in {slot}, {job.status.state}: {job.status.title}" for (_, slot), job in held}
     return [*sorted(jobs), *text_of(at)]
 
 

@@ -29,7 +29,7 @@ from engine.questions.rendering import Questions
 
 TURN_S = 1.0  # between reports
 RESTARTS = 10  # of a worker
-LOSSES = 3  # workers that a task may end with
+LOSSES = 3  # workers that a part may end with
 CODE = Path(__file__).resolve().parents[2]  # where `engine` lies
 HANDED_ON = (  # variables of the environment that workers get: those that change numbers, places and speed
     "HEADROOM_DEVICE", "HEADROOM_PLACE", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_CBWR", "ATEN_CPU_CAPABILITY",
@@ -38,7 +38,7 @@ Report = Callable[[int, int, str, float | None], None]  # done, total, message, 
 
 
 @dataclass(frozen=True)
-class Task:
+class MissingPart:
     """A part that is missing: how it is made, and the keys of its missing records."""
 
     call: Call
@@ -54,9 +54,9 @@ class Workers:
         self._ray: Any = None
         self._n = 0  # workers that there are to be
         self._idle = list[Any]()  # actors
-        self._busy: dict[Any, tuple[Any, Task | None]] = {}  # by the reference of a call; None: its actor begins
+        self._busy: dict[Any, tuple[Any, MissingPart | None]] = {}  # by the reference of a call; None: its actor begins
         self._names = defaultdict[Any, str](lambda: "a worker")  # process and machine of the actors that have begun
-        self._losses = Counter[str]()  # by the first key of a task
+        self._losses = Counter[str]()  # by the first key of a part
         self._why = "all workers were lost"  # the last worker could not help
 
     def __enter__(self) -> "Workers":
@@ -79,8 +79,8 @@ class Workers:
             self._start(measurement.target, session)
         while rest.goes_on():
             while rest.waiting and self._idle:
-                actor, (task, about) = self._idle.pop(), rest.give()
-                self._busy[actor.measure.remote(*about)] = actor, task
+                actor, (part, about) = self._idle.pop(), rest.give()
+                self._busy[actor.measure.remote(*about)] = actor, part
             self._turn(rest)
             message = f"{len(self._idle) + len(rest.given)} of {self._n} workers"
             report(rest.n_done, rest.n_done + rest.n_left, message, rest.left_s)
@@ -115,31 +115,31 @@ class Workers:
         self._ray.wait([*self._busy], num_returns=1, timeout=TURN_S)
         ready, _ = self._ray.wait([*self._busy], num_returns=len(self._busy), timeout=0)
         for ref in ready:
-            actor, task = self._busy.pop(ref)
+            actor, part = self._busy.pop(ref)
             try:
                 answer = self._ray.get(ref)
             except self._ray.exceptions.RayError as error:
-                self._lost(actor, task, rest, one_line(str(error).strip().splitlines()[-1]))
+                self._lost(actor, part, rest, one_line(str(error).strip().splitlines()[-1]))
                 continue
             self._names[actor] = answer["worker"]
-            if task is not None:
-                rest.take(task, answer)
+            if part is not None:
+                rest.take(part, answer)
             if "refused" in answer:
                 self._drop(actor, answer["refused"])
             else:
                 self._idle.append(actor)
 
-    def _lost(self, actor: Any, task: Task | None, rest: "Remaining", why: str) -> None:
-        """Has another worker measure a task whose worker was lost, unless it has ended several."""
-        if task is None:
+    def _lost(self, actor: Any, part: MissingPart | None, rest: "Remaining", why: str) -> None:
+        """Has another worker measure a part whose worker was lost, unless it has ended several."""
+        if part is None:
             self._drop(actor, f"it cannot begin ({why}); is this version of Headroom on every machine?")
             return
-        self._losses[task.keys[0]] += 1
-        if self._losses[task.keys[0]] < LOSSES:
-            rest.take_back(task)
+        self._losses[part.keys[0]] += 1
+        if self._losses[part.keys[0]] < LOSSES:
+            rest.take_back(part)
             self._say(f"{self._names[actor]} was lost, and another takes its place: killed, crashed, or out of memory")
         else:
-            rest.fail(task, f"{LOSSES} workers were lost with it: killed, crashed, or out of memory")
+            rest.fail(part, f"{LOSSES} workers were lost with it: killed, crashed, or out of memory")
         self._begin(actor)
 
     def _drop(self, actor: Any, why: str) -> None:
@@ -159,7 +159,7 @@ class Remaining:
 
     def __init__(self, measurement: Measurement[Any], session: Session) -> None:
         self._measurement, self._session = measurement, session
-        self.given = dict[str, Task]()
+        self.given = dict[str, MissingPart]()
         self.n_done, self._began_s = 0, 0.0
         self._look()
 
@@ -169,41 +169,41 @@ class Remaining:
             self._look()
         return bool(self.waiting or self.given)
 
-    def give(self) -> tuple[Task, tuple[Call, Mapping[str, Any], Mapping[str, bytes]]]:
+    def give(self) -> tuple[MissingPart, tuple[Call, Mapping[str, Any], Mapping[str, bytes]]]:
         """A part that waits, and what a worker is given: the call, the key of its target, and the stored records that
         it reads."""
         self._began_s = self._began_s or time.monotonic()
         first = next(iter(self.waiting))
-        task = self.given[first] = self.waiting.pop(first)
+        part = self.given[first] = self.waiting.pop(first)
         store = MemoryStore(self._session.store.directory, self._session.store)
-        task.call.measurement().look(Session(cast(Store, store), self._session.models))
-        asked = (each.asked() if isinstance(each, Questions) else each for each in task.call.arguments)
-        call = Call(task.call.function, tuple(asked), task.call.named)
-        return task, (call, call.arguments[0].key(gradients=True), store.read)
+        part.call.measurement().stored_part(Session(cast(Store, store), self._session.models))
+        asked = (each.asked() if isinstance(each, Questions) else each for each in part.call.arguments)
+        call = Call(part.call.function, tuple(asked), part.call.named)
+        return part, (call, call.arguments[0].key(gradients=True), store.read)
 
-    def take(self, task: Task, answer: Mapping[str, Any]) -> None:
+    def take(self, part: MissingPart, answer: Mapping[str, Any]) -> None:
         """Stores what was measured of a part, and notes why it could not be."""
         for key, blob in answer["records"].items():
             self._session.store.put(key, blob)
         self._is_news = True
         if "refused" in answer:
-            self.take_back(task)
+            self.take_back(part)
         elif "failed" in answer:
-            self.fail(task, answer["failed"])
-        elif self._session.store.get(task.keys[0]) is None:
-            self.fail(task, f"{answer['worker']} measured it under another key")
+            self.fail(part, answer["failed"])
+        elif self._session.store.get(part.keys[0]) is None:
+            self.fail(part, f"{answer['worker']} measured it under another key")
         else:
-            del self.given[task.keys[0]]
+            del self.given[part.keys[0]]
             self.n_done += 1
 
-    def take_back(self, task: Task) -> None:
+    def take_back(self, part: MissingPart) -> None:
         """Has another worker measure it."""
-        self.waiting[task.keys[0]] = self.given.pop(task.keys[0])
+        self.waiting[part.keys[0]] = self.given.pop(part.keys[0])
 
-    def fail(self, task: Task, why: str) -> None:
+    def fail(self, part: MissingPart, why: str) -> None:
         """Notes why it cannot be measured."""
-        del self.given[task.keys[0]]
-        self._session.failures |= dict.fromkeys(task.keys, why)
+        del self.given[part.keys[0]]
+        self._session.failures |= dict.fromkeys(part.keys, why)
 
     @property
     def n_left(self) -> int:
@@ -217,16 +217,16 @@ class Remaining:
     def _look(self) -> None:
         """Reads what is missing, but for what is given and what has failed."""
         self._is_news = False
-        tasks = dict[str, Task]()
+        parts = dict[str, MissingPart]()
 
         def note(call: Call, missing: Missing) -> None:
-            tasks[next(iter(missing))] = Task(call, tuple(missing))  # a later note is of the larger part
+            parts[next(iter(missing))] = MissingPart(call, tuple(missing))  # a later note is of the larger part
 
         token = note_incomplete.set(note)
         try:
-            missing = self._measurement.look(self._session).missing
+            missing = self._measurement.stored_part(self._session).missing
         finally:
             note_incomplete.reset(token)
         left_out = self.given.keys() | self._session.failures.keys()
-        self.waiting = {first: task for first, task in tasks.items() if first not in left_out}
-        self._n_later = len(missing.keys() - {key for task in tasks.values() for key in task.keys})
+        self.waiting = {first: part for first, part in parts.items() if first not in left_out}
+        self._n_later = len(missing.keys() - {key for part in parts.values() for key in part.keys})

@@ -42,7 +42,7 @@ from engine.placement.accelerate_internals import bytes_per_s_to, quiet_accelera
 from engine.placement.devices import asked_device, device_class, refuse_other_device
 from engine.placement.disk_offload import FOLDER, DiskOffload, Quantized, clear_leftovers, offload_to_disk, on_disk
 from engine.placement.placement import Placement, device_map, plan_placement, remember_rates
-from engine.progress import Stopped, is_to_stop, leave_to_worker, may_stop, tell
+from engine.progress import Stopped, is_to_stop, leave_to_measuring, may_stop, tell
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ def _find(spec: LoadSpec, store: Store | None) -> tuple[str, Path, str | None]:
 
 def _convert(file: Path, store: Store | None) -> Path:
     """The folder of a GGUF file, converted now, its steps told. Stopped between two tensors."""
-    leave_to_worker()
+    leave_to_measuring()
     folder = None
     with closing(convert(file, store)) as steps:
         for step in steps:

@@ -16,7 +16,7 @@ import numpy as np
 from cache import Store
 from engine.errors import HeadroomError, NotHere, UsageError
 from engine.memory import Kept
-from engine.progress import leave_to_worker, may_stop, remark, tell
+from engine.progress import leave_to_measuring, may_stop, remark, tell
 from engine.questions import lm_eval_internals, rows
 from engine.questions.chats import ChatTemplate
 from engine.questions.harness import Chats, golds_and_lengths, harness_task_of
@@ -159,7 +159,7 @@ def render_questions(
         found = made_of(shipped.record(key), questions_in)  # rendered by the same version: the key names it
     if found is None:
         _refuse_to_fetch(task, given)
-        leave_to_worker()  # imports libraries, and changes some of their functions meanwhile
+        leave_to_measuring()  # imports libraries, and changes some of their functions meanwhile
         text = json.dumps(_render(task, info, given))
         record = Record({"json": np.frombuffer(text.encode(), np.uint8)}, {"kind": "requests", "task": task.fields()})
         if store is not None:

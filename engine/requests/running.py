@@ -151,7 +151,7 @@ class StoredRun(RequestRun):
 
     def value(self, measurement: Measurement[T]) -> T:
         """The value of a measurement; NotStored if a record is missing."""
-        known = measurement.look(self.session)
+        known = measurement.stored_part(self.session)
         if known.is_complete and known.value is not None:
             return known.value
         raise NotStored(measurement)

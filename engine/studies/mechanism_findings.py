@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from engine.shapes import ModelShape
-from engine.studies.mechanisms import KINDS, RANDOM, Lost, Mechanisms, overlaps
+from engine.studies.mechanisms import KINDS, RANDOM, LostGain, Mechanisms, overlaps
 
 NEARLY = 0.75  # share of the heads of two kinds that makes them nearly the same
 
@@ -59,7 +59,7 @@ def finding_of_scores(found: Mechanisms, shape: ModelShape) -> str:
     return words + (f" (by chance {chance:.0f})." if round(chance) else ".")
 
 
-def _what_examples_add(gain: float, lost: Lost, left: str) -> str:
+def _what_examples_add(gain: float, lost: LostGain, left: str) -> str:
     """Returns how many points examples add without some heads, `left` in words."""
     if round(gain - lost.points) > 0:
         return f"only {left}"

@@ -111,7 +111,7 @@ class RemovedHeads:
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostGain:
     """The gain from examples that is lost, in points of accuracy, with its 95% interval: a mean over tasks of a mean
     over the same questions with and without examples and heads."""
 
@@ -151,7 +151,7 @@ class Mechanisms:
         gains = [100 * (right[0].mean() - right[1].mean()) for right in self.full.values()]
         return float(np.mean(gains)) if gains else math.nan
 
-    def lost(self, removed: RemovedHeads, instead: RemovedHeads | None = None) -> Lost:
+    def lost(self, removed: RemovedHeads, instead: RemovedHeads | None = None) -> LostGain:
         """Returns the gain lost without some heads; with `instead`, how much more is lost than without those."""
         before = self.full if instead is None else self.answered[instead]
         by_task = [_gains(before[name]) - _gains(right) for name, right in self.answered[removed].items()]
@@ -194,7 +194,7 @@ class Mechanisms:
         return found
 
 
-def mean_of_tasks(by_task: Sequence[np.ndarray]) -> Lost:
+def mean_of_tasks(by_task: Sequence[np.ndarray]) -> LostGain:
     """Returns the mean, in points, of the means of each task's differences (n,), with a 95% interval. As in
     `engine.statistics.Paired` one question is added that gains and one that loses, so that a small sample without any
     change does not count as certain."""
@@ -204,7 +204,7 @@ def mean_of_tasks(by_task: Sequence[np.ndarray]) -> Lost:
         variance += more.var(ddof=1) / len(more)
     middle = 100 * float(np.mean([each.mean() for each in by_task]))
     half = 100 * Z_95 * math.sqrt(variance) / len(by_task)
-    return Lost(middle, middle - half, middle + half)
+    return LostGain(middle, middle - half, middle + half)
 
 
 def mechanisms(target: Target, setting: SurveySettings, settings: MechanismSettings) -> Measurement[Mechanisms]:

@@ -15,7 +15,7 @@ from engine.heads.in_text import HeadInText, HeadOnProbe
 from engine.heads.induction import VARIANTS, InductionScores
 from engine.importance.rankings import order
 from engine.importance.scores import Scores
-from engine.measurement import Stored
+from engine.measurement import StoredPart
 from engine.questions.rendering import TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import Paired
@@ -73,7 +73,7 @@ class Portrait:
     ideal_answers: Mapping[TaskSpec, Mapping[str, Answers]] = field(default_factory=dict)
     importance: Mapping[tuple[str, TaskSpec], Scores] = field(default_factory=dict)
     context: tuple[MeanOverTexts, MeanOverTexts] | None = None
-    left: Mapping[str, Stored[None]] = field(default_factory=dict)
+    left: Mapping[str, StoredPart[None]] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     done: tuple[str, ...] = ()
 
@@ -83,7 +83,7 @@ class Portrait:
         for fields in (*known.partial.values(), *known.values.values()):
             for name, value in fields.items():
                 changes[name] = {**changes.get(name, {}), **value} if isinstance(value, dict) else value
-        left = {name: Stored(None, missing) for name, missing in known.missing.items()}
+        left = {name: StoredPart(None, missing) for name, missing in known.missing.items()}
         done = tuple(name for name in known.values if name not in changes["failed"])
         return replace(self, **changes, left=left, done=done)
 

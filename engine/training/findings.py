@@ -23,7 +23,7 @@ ALIKE = ("n_layers", "mlp", "seed", "batch", "n_ctx", "repeats")  # of a run and
 
 
 @dataclass(frozen=True)
-class _Run:
+class _Windowed:
     """A trajectory with its window."""
 
     held: Trajectory
@@ -61,7 +61,7 @@ def findings(trajectories: Sequence[Trajectory]) -> list[Statement]:
     """Every statement, over the runs that it is about. Runs with repeats count too, and their labels say so; runs
     without loss on copies count for the last one alone."""
     known = [each for each in trajectories if each.recipe is not None and not each.recipe.get("hapax")]
-    runs = [_Run(each, window(each.tokens, each.icl)) for each in known]
+    runs = [_Windowed(each, window(each.tokens, each.icl)) for each in known]
     kinds = dict.fromkeys((_said(run, "n_layers") or 0, bool(_said(run, "mlp"))) for run in runs)
     deep = [run for n, mlp in sorted(kinds) if n > 1 for run in _of(runs, n, False, mlp)]
     changing = [run for run in deep if run.window is not None]
@@ -86,32 +86,32 @@ def findings(trajectories: Sequence[Trajectory]) -> list[Statement]:
     return [Statement.judged(text, judgment) for text, judgment in found]
 
 
-def _of(runs: Iterable[_Run], n_layers: int, smeared: bool, mlp: bool = False) -> list[_Run]:
+def _of(runs: Iterable[_Windowed], n_layers: int, smeared: bool, mlp: bool = False) -> list[_Windowed]:
     """The runs of such a model; their labels say what repeats they had."""
     kind = (n_layers, smeared, mlp)
     return [run for run in runs if tuple(_said(run, name) for name in ("n_layers", "smeared", "mlp")) == kind]
 
 
-def _said(run: _Run, name: str) -> Any:
+def _said(run: _Windowed, name: str) -> Any:
     """What a run's recipe says there; None where it, as another trainer's may, says nothing."""
     return (run.held.recipe or {}).get(name)
 
 
-def _each(runs: Sequence[_Run], judge: Callable[[_Run], Judgment]) -> Judgment:
+def _each(runs: Sequence[_Windowed], judge: Callable[[_Windowed], Judgment]) -> Judgment:
     """Whether it holds for every run that it could be judged for."""
     judged = [(holds, f"{_named(run, runs)}: {words}") for run in runs for holds, words in [judge(run)]]
     known = [(holds, words) for holds, words in judged if holds is not None]
     return all_hold(known, "; ".join(words for _, words in judged) or "no such run")
 
 
-def _named(run: _Run, among: Sequence[_Run]) -> str:
+def _named(run: _Windowed, among: Sequence[_Windowed]) -> str:
     """Its label, and its seed and batch where another one has the same."""
     if sum(each.held.label == run.held.label for each in among) < 2:
         return run.held.label
     return f"{run.held.label} (seed {_said(run, 'seed')}, batch {_said(run, 'batch')})"
 
 
-def _none(run: _Run) -> str:
+def _none(run: _Windowed) -> str:
     return f"no phase change by {run.m_tokens:.1f} M tokens"
 
 
@@ -119,7 +119,7 @@ def _between(where: Window) -> str:
     return f"{where.start / 1e6:.1f} to {where.end / 1e6:.1f} M tokens"
 
 
-def _share(run: _Run) -> Judgment:
+def _share(run: _Windowed) -> Judgment:
     if run.window is None:
         return None, _none(run)
     if math.isnan(run.window.share):
@@ -127,7 +127,7 @@ def _share(run: _Run) -> Judgment:
     return run.window.share >= SHARE, f"{run.window.share:.0%} from {_between(run.window)}"
 
 
-def _never(run: _Run) -> Judgment:
+def _never(run: _Windowed) -> Judgment:
     best, change = run.held.best("prefix_matching"), float(run.held.icl[-1] - run.held.icl[0])
     if np.isnan(best).all():
         return None, "heads were not measured"
@@ -137,7 +137,7 @@ def _never(run: _Run) -> Judgment:
     return bool(np.nanmax(best) < LITTLE and change > -SMALL), f"{words} by {run.m_tokens:.1f} M tokens"
 
 
-def _does(run: _Run) -> Judgment:
+def _does(run: _Windowed) -> Judgment:
     best = run.held.best("prefix_matching")
     if np.isnan(best).all():
         return None, "heads were not measured"
@@ -147,7 +147,7 @@ def _does(run: _Run) -> Judgment:
     return bool(np.nanmax(best) >= INDUCTION), f"{words}, {_between(run.window)}"
 
 
-def _sooner(runs: Sequence[_Run]) -> Judgment:
+def _sooner(runs: Sequence[_Windowed]) -> Judgment:
     """Pairs that differ in the smeared keys alone."""
     judged = list[Judgment]()
     for smeared in (run for run in runs if _said(run, "smeared") and _said(run, "n_layers") == 2):
@@ -161,7 +161,7 @@ def _sooner(runs: Sequence[_Run]) -> Judgment:
     return all_hold(judged, "no such pair of runs")
 
 
-def _crosses(run: _Run) -> Judgment:
+def _crosses(run: _Windowed) -> Judgment:
     best, where = run.held.best("prefix_matching"), run.window
     if where is None or np.isnan(best).all():
         return None, "heads were not measured"
@@ -173,7 +173,7 @@ def _crosses(run: _Run) -> Judgment:
     return where.first < at <= where.last, words
 
 
-def _not_convex(run: _Run) -> Judgment:
+def _not_convex(run: _Windowed) -> Judgment:
     """Whether the loss falls faster in the window than it did before."""
     where = run.window
     if where is None:
@@ -185,7 +185,7 @@ def _not_convex(run: _Run) -> Judgment:
     return bool(inside < STEEPER * min(before, 0.0)), words
 
 
-def _part(runs: Sequence[_Run]) -> Judgment:
+def _part(runs: Sequence[_Windowed]) -> Judgment:
     """From where on the loss of 2 layers stays below that of 1 layer."""
     judged = list[Judgment]()
     for two in _of(runs, 2, False):
@@ -224,7 +224,7 @@ def turns(path: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     return found
 
 
-def _turns(changing: Sequence[_Run], every: Sequence[Trajectory]) -> Judgment:
+def _turns(changing: Sequence[_Windowed], every: Sequence[Trajectory]) -> Judgment:
     judged = list[Judgment]()
     for run in changing:
         kin = [each for each in every if each.about.get("text_digest") == run.held.about.get("text_digest")
@@ -243,7 +243,7 @@ def _turns(changing: Sequence[_Run], every: Sequence[Trajectory]) -> Judgment:
     return all_hold(judged, "the one token of each text was not measured in a run with a window")
 
 
-def _ablations(judge: Callable[[_Run, Window, int, np.ndarray], Judgment], run: _Run) -> Judgment:
+def _ablations(judge: Callable[[_Windowed, Window, int, np.ndarray], Judgment], run: _Windowed) -> Judgment:
     """What `judge` says of the first ablated snapshot from the window's end on, by its number among them and (L, H)
     whether a head is an induction head there."""
     held, where, scores = run.held, run.window, run.held.heads.get("prefix_matching")
@@ -256,13 +256,13 @@ def _ablations(judge: Callable[[_Run, Window, int, np.ndarray], Judgment], run: 
     return judge(run, where, int(later[0]), is_induction)
 
 
-def _projected(run: _Run, where: Window, number: int, is_induction: np.ndarray) -> Judgment:
+def _projected(run: _Windowed, where: Window, number: int, is_induction: np.ndarray) -> Judgment:
     values = projections(run.held, where)[number][is_induction]
     words = f"{len(values)} induction heads, {(values < 0).sum()} of them below 0, projections"
     return bool((values < 0).all()), f"{words} {values.min():+.2f} to {values.max():+.2f}"
 
 
-def _ablated(run: _Run, where: Window, number: int, is_induction: np.ndarray) -> Judgment:
+def _ablated(run: _Windowed, where: Window, number: int, is_induction: np.ndarray) -> Judgment:
     changes = run.held.ablated_icl[number]
     taken, others = changes[is_induction], changes[~is_induction]
     raised = int((others < 0).sum())
@@ -271,7 +271,7 @@ def _ablated(run: _Run, where: Window, number: int, is_induction: np.ndarray) ->
     return bool((taken > 0).all() and 2 * raised > len(others)), words
 
 
-def _law(run: _Run) -> Judgment:
+def _law(run: _Windowed) -> Judgment:
     held, where = run.held, run.window
     if where is None:
         return None, _none(run)

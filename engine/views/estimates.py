@@ -1,4 +1,4 @@
-"""Estimates of accuracy without a forward pass, in words. An estimate is a `Level`: nothing here is a measured
+"""Estimates of accuracy without a forward pass, in words. Nothing here is a measured
 accuracy, except `EstimateLine.measured`."""
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from engine.views.words import percent
 
 
 @dataclass(frozen=True)
-class Level:
+class LevelEstimate:
     """The estimate at one level: accuracy 0-1, the absolute error to expect (None: unknown), whether to trust it.
     `shown`: whether it may be shown as a figure; if not, it is described as text (`trust`). `between`: text about the
     measured levels next to it, if they differ too much for an estimate."""
@@ -27,13 +27,13 @@ class EstimateLine:
     enough questions, 0-1. `contradiction`: the measured level at which the bare estimate is furthest off, too far."""
 
     of: str = ""
-    estimated: Mapping[int, Level] = field(default_factory=dict)
+    estimated: Mapping[int, LevelEstimate] = field(default_factory=dict)
     measured: Mapping[int, float] = field(default_factory=dict)
     n_levels: int = 0  # measured levels that the estimates are corrected by
     contradiction: tuple[int, Check] | None = None
 
 
-def short(level: Level) -> str:
+def short(level: LevelEstimate) -> str:
     """Returns text such as "41% ± 3", "41%, unchecked", "unreliable"."""
     if not level.shown:
         return "unreliable"
@@ -71,7 +71,7 @@ def describe_preview(line: EstimateLine, permille: int) -> tuple[str, str] | Non
     return f"{words}.", " ".join(about)
 
 
-def _describe_doubt(line: EstimateLine, level: Level) -> str:
+def _describe_doubt(line: EstimateLine, level: LevelEstimate) -> str:
     if level.error is not None:
         limit = f"more than {100 * TRUSTED_ERROR:.0f}"
         return f"expected to be {100 * level.error:.1f} points off, {limit}"

@@ -111,7 +111,7 @@ def measure(view: str) -> None:
         for name, measurement in wanted.items():
             print(f"{os.environ['HEADROOM_CACHE']}: {origin.screen}, {name}", flush=True)
             final(measurement.run(runtime.session()))
-            measurement.look(runtime.session())  # only what is read is packed
+            measurement.stored_part(runtime.session())  # only what is read is packed
     for key in runtime.store().keys():
         if key.split("/")[1:2] == ["requests"]:
             name = bytes.fromhex(key.rpartition("/")[2])[: shipped.DIGEST_BYTES]
@@ -138,7 +138,7 @@ def opened(view: str) -> Iterator[Any]:
 
     from pages.ui.downloads import actions
     from pages.ui.page import runtime
-    from tests.pages.conftest import page_hash, tab_of_tests, worker_state
+    from tests.pages.conftest import job_states, page_hash, tab_of_tests
 
     runtime.tab = tab_of_tests
     screen, address = VIEWS[view]
@@ -151,13 +151,13 @@ def opened(view: str) -> Iterator[Any]:
             for name, value in address.items():
                 at.query_params[name] = value
             for _ in range(N_RUNS):
-                before = worker_state()
+                before = job_states()
                 at._page_hash, at._finished_page_script_hash = page, ""
                 at.run()
                 assert not at.exception, at.exception
-                if before == worker_state() and all(ended for *_, ended in before):
+                if before == job_states() and all(ended for *_, ended in before):
                     break
-                for slot, *_ in worker_state():
+                for slot, *_ in job_states():
                     runtime.jobs().join(slot, 600)
             if not shown or (keys := {each.key for each in shown[-1].measurements.values()}) == known:
                 return

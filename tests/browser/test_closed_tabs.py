@@ -44,7 +44,7 @@ def wait_for_rest(process):
     raise AssertionError("the server works on")
 
 
-@pytest.mark.slow("watches the worker for several seconds three times")
+@pytest.mark.slow("watches the measuring thread for several seconds three times")
 def test_what_a_closed_tab_showed_rests_and_goes_on_when_it_is_opened_again(page, server, many):
     address, process = server
     page.goto(f"{address}/?precision=fp32&limit=16&order=random")

@@ -72,7 +72,7 @@ def at_rest(page):
 
 
 def end_studies(page, done):
-    """Cancels what was begun on other screens: it would keep the worker for long."""
+    """Cancels what was begun on other screens: it would keep the measuring thread for long."""
     begun = re.compile("press_button (?:Measure|Ablate).* on ([A-Z][a-z ]+)$")  # not those that were missed
     for name in sorted({found[1] for line in done if (found := begun.match(line))} - {"Prune"}):
         page.get_by_role("link", name=name).click()

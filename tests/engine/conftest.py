@@ -1,4 +1,4 @@
-"""What the engine's tests are given: a worker, and a target of the tiny OPT."""
+"""What the engine's tests are given: jobs, and a target of the tiny OPT."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.engine.fixtures import target_in
 
 @pytest.fixture
 def jobs():
-    """Jobs with a worker of their own."""
+    """Jobs with threads of their own."""
     from engine.jobs import Jobs
 
     jobs = Jobs()

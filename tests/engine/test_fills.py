@@ -79,11 +79,11 @@ def test_nothing_pruned_needs_no_means(tiny_opt, tmp_path, session):
     full = Mask.full(target.shape)
     final(evaluation(target, asked, full).run(session))
     train = questions_in(file, session, split="train")
-    assert filled_evaluation(target, asked, lambda: train, full, "mean").look(session).is_complete
+    assert filled_evaluation(target, asked, lambda: train, full, "mean").stored_part(session).is_complete
     pruned = filled_evaluation(target, asked, lambda: train, parse_mask("L0H0", target.shape), "mean")
     left = pruned.left(session)
     final(pruned.run(session))
-    assert left.characters["forward"] > 0 and pruned.look(session).is_complete
+    assert left.characters["forward"] > 0 and pruned.stored_part(session).is_complete
 
 
 @pytest.mark.parametrize("family", "opt llama gpt2 gpt_neox".split())

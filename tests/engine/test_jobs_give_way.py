@@ -22,10 +22,10 @@ Steps = partial(Work, 3, stops=True)
 
 
 def rested(jobs, slot):
-    """The slot's job, once the worker has turned to something behind it."""
+    """The slot's job, once the measuring thread has turned to something behind it."""
     jobs.put("behind", Job("behind", lambda: iter([Progress(1, 1)]), priority=99), again=True)
     jobs.join("behind", WAIT_S)
-    return jobs.snapshot(slot)
+    return jobs.status(slot)
 
 
 def test_an_open_page_is_enough_whenever_it_has_looked(monkeypatch):
@@ -61,7 +61,7 @@ def test_what_nobody_looks_at_rests_and_goes_on_when_somebody_does(jobs, monkeyp
     assert (job.state, job.done, work.left) == ("left", 1, ["in 2"]), "left in the middle of a step"
     assert not job.under_way and not job.finished
     monkeypatch.undo()
-    assert jobs.see("ahead", "another key") is None and jobs.snapshot("ahead").state == "left"
+    assert jobs.see("ahead", "another key") is None and jobs.status("ahead").state == "left"
     jobs.see("ahead", "a")
     work.release(3)
     end = jobs.join("ahead", WAIT_S)
@@ -103,9 +103,9 @@ def test_what_rests_can_be_canceled_and_is_closed_with_the_rest(jobs, monkeypatc
         jobs.put(slot, Job("a", Steps(), 3, while_seen=True))
     rested(jobs, "two")
     jobs.cancel("one")
-    assert jobs.snapshot("one").state == "canceled"
+    assert jobs.status("one").state == "canceled"
     jobs.close(WAIT_S)
-    assert jobs.snapshot("two").state == "canceled"
+    assert jobs.status("two").state == "canceled"
 
 
 def test_an_urgent_job_does_not_wait_for_the_end_of_a_step(jobs):
@@ -115,7 +115,7 @@ def test_an_urgent_job_does_not_wait_for_the_end_of_a_step(jobs):
     jobs.put("accuracy", Job("b", urgent))
     ahead.release()  # in the middle of its first step it hears of it
     urgent.wait_started()
-    assert ahead.left == ["in 1"] and jobs.snapshot("ahead").state == "queued"
+    assert ahead.left == ["in 1"] and jobs.status("ahead").state == "queued"
     urgent.release()
     ahead.release(3)
     assert jobs.join("ahead", WAIT_S).done == 3
@@ -155,7 +155,7 @@ def test_the_time_left_is_told_with_the_job(jobs, monkeypatch):
     clock = [1000.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     work = Work(10, stops=True)
-    job = lambda: jobs.snapshot("curve")  # noqa: E731
+    job = lambda: jobs.status("curve")  # noqa: E731
     jobs.put("curve", Job("c", work))
     for _ in range(4):
         work.wait_started()

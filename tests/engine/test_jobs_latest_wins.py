@@ -1,4 +1,4 @@
-"""Jobs: one worker, latest wins per slot, cancel leaves nothing behind, urgent work goes first. No test sleeps."""
+"""Jobs: one thread, latest wins per slot, cancel leaves nothing behind, urgent work goes first. No test sleeps."""
 
 import logging
 import threading
@@ -15,7 +15,7 @@ from tests.engine.jobs_work import Work, done_at_once
 
 def test_a_job_runs_to_its_end_and_keeps_its_last_value(jobs):
     work = Work(3)
-    assert jobs.snapshot("accuracy") is None
+    assert jobs.status("accuracy") is None
     assert jobs.put("accuracy", Job("a", work)).state in ("queued", "running")
     work.release(3)
     end = jobs.join("accuracy", WAIT_S)
@@ -46,7 +46,7 @@ def test_latest_wins(jobs):
     first.wait_started()
     jobs.put("accuracy", Job("2", second))
     assert jobs.put("accuracy", Job("3", third)).key == "3"
-    assert jobs.snapshot("accuracy").key == "3", "the old job must leave the screen at once"
+    assert jobs.status("accuracy").key == "3", "the old job must leave the screen at once"
     third.release()
     first.release()  # the chunk in hand ends; no other is begun
     end = jobs.join("accuracy", WAIT_S)
@@ -62,7 +62,7 @@ def test_cancel_closes_the_generator_and_keeps_what_was_measured(jobs):
     work.release()
     work.wait_started()  # chunk 1 is published, chunk 2 is in hand
     jobs.cancel("curve")
-    assert jobs.snapshot("curve").state == "running" and jobs.snapshot("curve").stopping
+    assert jobs.status("curve").state == "running" and jobs.status("curve").stopping
     work.release()
     end = jobs.join("curve", WAIT_S)
     assert (end.state, end.done, end.value, end.message) == ("canceled", 1, 0, "")
@@ -79,7 +79,7 @@ def test_a_dropped_job_stops_and_may_come_back(jobs):
     work.wait_started()
     jobs.drop("accuracy")
     jobs.drop("never used")
-    assert jobs.snapshot("accuracy") is None
+    assert jobs.status("accuracy") is None
     assert jobs.put("accuracy", Job("a", work)).state == "queued"
     work.release(3)  # the chunk in hand, then both chunks of the new start
     assert jobs.join("accuracy", WAIT_S).state == "done"
@@ -92,7 +92,7 @@ def test_a_queued_job_is_canceled_at_once(jobs):
     busy.wait_started()
     jobs.put("curve", Job("b", waiting))
     jobs.cancel("curve")
-    assert jobs.snapshot("curve").state == "canceled"
+    assert jobs.status("curve").state == "canceled"
     busy.release()
     assert jobs.join("accuracy", WAIT_S).state == "done"
     assert waiting.starts == 0
@@ -115,7 +115,7 @@ def test_background_work_gives_way_and_comes_back(jobs):
     jobs.put("accuracy", Job("a", urgent, priority=0))
     background.release()  # chunk 1 ends, and the urgent job takes over
     urgent.wait_started()
-    paused = jobs.snapshot("curve")
+    paused = jobs.status("curve")
     assert (paused.state, paused.done, background.closes) == ("queued", 1, 1)
     urgent.release()
     assert jobs.join("accuracy", WAIT_S).state == "done"
@@ -226,7 +226,7 @@ def test_close_stops_everything_and_takes_no_more():
     assert in_hand.wait(WAIT_S)
     jobs.close(WAIT_S)
     assert closed.is_set() and waiting.starts == 0
-    assert jobs.snapshot("a").state == jobs.snapshot("b").state == "canceled"
+    assert jobs.status("a").state == jobs.status("b").state == "canceled"
     with pytest.raises(HeadroomError):
         jobs.put("a", Job("c", Work(1)))
 

@@ -8,14 +8,14 @@ from engine import jobs as module
 from engine import turns
 from engine.errors import HeadroomError
 from engine.jobs import Jobs
-from engine.progress import Progress, leave_to_worker, piece_done
+from engine.progress import Progress, leave_to_measuring, piece_done
 from engine.slots import Job
 from tests.conftest import HANG_S as WAIT_S
 from tests.engine.jobs_work import Work
 
 
 class Tabs:
-    """A worker, the tab that asks it (`now`), and the tabs that are closed."""
+    """Jobs, the tab that asks for them (`now`), and the tabs that are closed."""
 
     def __init__(self):
         self.now, self.closed, self.order = "A", set(), []
@@ -29,7 +29,7 @@ class Tabs:
         return self.of(tab).put(slot, Job(key, work or Pieces(), priority, **more), again)
 
     def state(self, tab, slot="accuracy"):
-        return self.of(tab).snapshot(slot).state
+        return self.of(tab).status(slot).state
 
     def end(self, tab, slot="accuracy"):
         return self.of(tab).join(slot, WAIT_S)
@@ -71,7 +71,7 @@ def test_a_slot_of_one_tab_is_not_that_of_another(tabs):
     tabs.put("A", "a", mine)
     mine.wait_started()
     tabs.put("B", "b", theirs)
-    assert tabs.of("A").snapshot("accuracy").key == "a" and tabs.of("B").snapshot("accuracy").key == "b"
+    assert tabs.of("A").status("accuracy").key == "a" and tabs.of("B").status("accuracy").key == "b"
     assert tabs.of("B").see("accuracy", "a") is None, "what another tab finds is none of its own"
     tabs.of("B").cancel("accuracy")
     tabs.of("B").drop("curve")
@@ -88,12 +88,12 @@ def test_what_two_tabs_want_is_run_once_for_both(tabs, leave):
     work.wait_started()
     work.release()
     work.wait_started()
-    assert [tabs.of(tab).snapshot("accuracy").done for tab in "AB"] == [1, 1]
+    assert [tabs.of(tab).status("accuracy").done for tab in "AB"] == [1, 1]
     if leave == "another":
         tabs.put("A", "next", Pieces(1, let_go=1), priority=1)
     else:
         getattr(tabs.of("A"), leave)("accuracy")
-    left = tabs.of("A").snapshot("accuracy")
+    left = tabs.of("A").status("accuracy")
     assert {"cancel": left and left.state == "canceled" and left.value == 0, "drop": left is None,
             "another": left and left.key == "next"}[leave]  # fmt: skip
     assert tabs.state("B") == "running"
@@ -111,7 +111,7 @@ def test_the_last_that_wants_it_stops_it(tabs):
     work.wait_started()
     tabs.of("A").cancel("accuracy")
     tabs.of("B").cancel("accuracy")
-    assert tabs.of("B").snapshot("accuracy").stopping
+    assert tabs.of("B").status("accuracy").stopping
     work.release()
     assert tabs.end("B").state == "canceled" and work.stored == 1
     assert tabs.put("B", "same", Pieces(1, let_go=1)).state == "canceled"
@@ -124,7 +124,7 @@ def test_a_retry_in_one_tab_leaves_the_others_failure_alone(tabs):
     assert tabs.end("A").state == "failed"
     tabs.put("B", "same", Pieces(1, let_go=1))
     assert tabs.end("B").state == "done"
-    assert tabs.of("A").snapshot("accuracy").error == "no such folder: /x"
+    assert tabs.of("A").status("accuracy").error == "no such folder: /x"
     tabs.put("A", "same", Pieces(1, let_go=1), again=True)
     assert tabs.end("A").state == "done"
 
@@ -287,7 +287,7 @@ def test_a_reloaded_page_takes_over_its_jobs_whatever_became_of_them(tabs):
     assert tabs.put("B", "stopped", Pieces(1), slot="curve").state == "canceled"
     work.release(2)
     assert tabs.end("B").value == 1 and work.starts == 1
-    assert tabs.of("A").snapshot("accuracy") is None, "the closed tab has let go of it"
+    assert tabs.of("A").status("accuracy") is None, "the closed tab has let go of it"
 
 
 def test_to_cancel_what_only_a_closed_tab_wants_too_stops_it(tabs):
@@ -328,7 +328,7 @@ def test_after_it_gave_way_a_job_does_not_tell_again_what_it_has_told(tabs, monk
     tabs.put("A", "a", work)
     publish = tabs.jobs._publish
     monkeypatch.setattr(
-        tabs.jobs, "_publish", lambda job, **to: told.append(to.get("done")) or publish(job, **to) if job.snapshot.key
+        tabs.jobs, "_publish", lambda job, **to: told.append(to.get("done")) or publish(job, **to) if job.status.key
         == "a" else publish(job, **to)
     )  # fmt: skip
     work.wait_started()
@@ -422,7 +422,7 @@ def test_what_a_read_may_not_do_is_left_to_the_worker(tabs):
 
     def renders():
         ran_in.append(threading.current_thread().name)
-        leave_to_worker()
+        leave_to_measuring()
         yield Progress(1, 1, "rendered")
 
     tabs.put("B", "questions", renders, reads=True)

@@ -39,7 +39,7 @@ def test_a_mapped_measurement_has_the_same_records(session, target):
 
 def test_without_records_there_is_nothing_to_measure(session, target):
     wanted = feeding(target, (0, 0))
-    assert wanted.look(session).is_complete
+    assert wanted.stored_part(session).is_complete
     [step] = wanted.run(session)
     assert step.cached and step.value.trace.shape == (0, target.shape.n_heads) and session.models.loaded is None
 
@@ -80,11 +80,11 @@ def test_every_part_is_read_or_measured_and_what_is_left_is_added_up(session, ta
     wanted = every(
         target, ("two",), {text: lambda session, text=text: n_tokens(target, text) for text in (SHORT, LONG)}
     )
-    nothing = wanted.look(session).value
+    nothing = wanted.stored_part(session).value
     assert not (nothing.values or nothing.partial or nothing.failed) and [*nothing.missing] == [SHORT, LONG]
     assert wanted.left(session) == Workload({"forward": len(SHORT) + len(LONG)}) and session.models.loaded is None
     final(n_tokens(target, SHORT).run(session))
-    known = wanted.look(session)
+    known = wanted.stored_part(session)
     assert [*known.value.values] == [SHORT] and [*known.value.missing] == [LONG] and wanted.stored(session) is None
     assert known.left == Workload({"forward": len(LONG)})
     steps = list(wanted.run(session))
@@ -104,7 +104,7 @@ def test_a_part_that_fails_is_set_aside_with_the_reason(session, target):
     wanted = every(target, ("one fails",), {"a": fails, "b": lambda session: n_tokens(target, SHORT)})
     found = final(wanted.run(session))
     assert found.failed == {"a": "no such rows"} and [*found.values] == ["b"]
-    assert wanted.look(session).is_complete, "a part that cannot be measured is not left to measure"
+    assert wanted.stored_part(session).is_complete, "a part that cannot be measured is not left to measure"
 
     def canceled(session):
         raise Canceled("stopped")
@@ -117,7 +117,7 @@ def test_values_of_unfinished_parts_are_partial(session, target):
     texts = {"short": SHORT, "long": LONG}
     list(head_in_texts(target, {"short": SHORT}, HEAD).run(session))
     wanted = every(target, ("texts",), {"texts": lambda session: head_in_texts(target, texts, HEAD)})
-    known = wanted.look(session).value
+    known = wanted.stored_part(session).value
     assert not known.values and [*known.partial["texts"]] == ["short"]
     found = final(wanted.run(session))
     assert not found.partial and set(found.values["texts"]) == {"short", "long"}

@@ -114,7 +114,7 @@ def test_an_unsound_record_is_measured_anew(arrays, bench, target, store):
 def test_reading_alone_ends_at_the_first_that_is_missing(bench, target):
     list(records_of(target, [piece(bench, name) for name in "ac"]).run(bench.session))
     n_asked, wanted = bench.session.models.n_asked, [piece(bench, name) for name in "abc"]
-    known = records_of(target, wanted).look(bench.session)
+    known = records_of(target, wanted).stored_part(bench.session)
     assert values(known.value) == "a" and [*known.missing] == [key_of("b")]
     assert records_of(target, wanted).stored(bench.session) is None
     assert records_of(target, wanted[1:]).so_far(bench.session) == []

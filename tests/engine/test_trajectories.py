@@ -117,7 +117,7 @@ def test_heads_and_passages_are_those_of_the_other_screens(run, session):
 def test_what_was_stopped_goes_on(run, session, monkeypatch):
     series = series_of(f"{run.folder}@step{{0,4,16,32}}")
     of = wanted(session, series)
-    nothing = of.look(session)
+    nothing = of.stored_part(session)
     assert nothing.value is None and len(nothing.missing) == len(series.models)
     left_when(of.run(session), lambda step: step.done == 2)
     half = of.so_far(session)

@@ -179,10 +179,10 @@ def test_a_request_is_one_measurement_whose_value_is_its_result(tmp_path):
     request = ScoreImportance(task="demo_copy", limit=4)
     with headroom_session(tmp_path) as session:
         whole = request.whole(session.target(LoadSpec("demo")))
-        assert whole.look(session).missing and request.stored(session) is None
+        assert whole.stored_part(session).missing and request.stored(session) is None
         *_, last = whole.run(session)
         assert last.value.fields["shape"] == [8, 6]
-        assert whole.look(session).is_complete
+        assert whole.stored_part(session).is_complete
         assert request.stored(session).view.finding == last.value.view.finding
 
 

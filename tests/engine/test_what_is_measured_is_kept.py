@@ -113,7 +113,7 @@ def assert_same(a, b):
 def test_what_is_measured_is_read_again_without_a_model(kind, about, session):
     target, questions, mask = about
     wanted = KINDS[kind](*about)
-    assert wanted.stored(session) is None and not wanted.look(session).is_complete
+    assert wanted.stored(session) is None and not wanted.stored_part(session).is_complete
     assert sum(wanted.left(session).characters.values()) > 0 and session.models.loaded is None
     steps = list(wanted.run(session))
     assert [step.done for step in steps] == sorted(step.done for step in steps)

@@ -1,4 +1,4 @@
-"""What the tests of the screens share: the app in one process with a real worker, and its sliders as a browser would
+"""What the tests of the screens share: the app in one process with real threads, and its sliders as a browser would
 move them.
 """
 
@@ -230,7 +230,7 @@ def shown_on(open_app, monkeypatch):
 
 
 class Gate:
-    """What holds the worker until it is let through: in a job of its own, or in a measurement."""
+    """What holds the measuring thread until it is let through: in a job of its own, or in a measurement."""
 
     def __init__(self):
         self.reached, self.go_on = threading.Event(), threading.Event()
@@ -244,7 +244,7 @@ class Gate:
         yield Progress(1, 1)
 
     def occupy(self, slot="gate", priority=0):
-        """Keeps the worker busy from now on."""
+        """Keeps the measuring thread busy from now on."""
         runtime.jobs().put(slot, Job("gate", self.job, priority))
         assert self.reached.wait(WAIT_S)
 
@@ -286,20 +286,20 @@ def ran(at):
 
 
 def settled(at):
-    """Runs the page until nothing happens any more in the worker, as the polling of a browser would."""
+    """Runs the page until nothing happens any more in the measuring thread, as the polling of a browser would."""
     for _ in range(20):
-        before = worker_state()
+        before = job_states()
         ran(at)
-        if before == worker_state() and all(finished_s for _, _, finished_s in before):
+        if before == job_states() and all(finished_s for _, _, finished_s in before):
             return at
-        for slot, _, _ in worker_state():
+        for slot, _, _ in job_states():
             runtime.jobs().join(slot, WAIT_S)
     raise AssertionError("the page does not settle")
 
 
-def worker_state():
+def job_states():
     slots = list(runtime.jobs()._slots.held.items())
-    return {(slot, job.snapshot.key, job.snapshot.finished_s) for (_, slot), job in slots}
+    return {(slot, job.status.key, job.status.finished_s) for (_, slot), job in slots}
 
 
 SECOND = re.compile(r"(?P<model>.+ in (fp32|bf16|int8)): questions right")  # the label of the second model's figure

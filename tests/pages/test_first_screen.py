@@ -1,4 +1,4 @@
-"""The first screen waits for no library of the worker's: not to be drawn, and not to show what is stored."""
+"""The first screen waits for no library of the measuring thread's: not to be drawn, and not to show what is stored."""
 
 import json
 import os
@@ -49,7 +49,7 @@ while rest < 3 and time.monotonic() < ends:  # a browser comes back while anythi
     time.sleep(0.2)
     at.run()
     assert not at.exception, at.exception
-    under_way = [slot for (_, slot), job in jobs()._slots.held.items() if job.snapshot.state not in FINISHED]
+    under_way = [slot for (_, slot), job in jobs()._slots.held.items() if job.status.state not in FINISHED]
     rest = 0 if under_way else rest + 1
 told()
 at.text_input(key="mask").set_value("nonsense").run()
@@ -66,7 +66,8 @@ def store_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def with_streamlit():
-    """Starts processes that have in memory what the first screen is allowed to import, and nothing of the worker's."""
+    """Starts processes that have in memory what the first screen is allowed to import, and nothing
+    that is for the measuring thread."""
     interpreter = WarmInterpreter(("streamlit.testing.v1", "altair", "pandas"))
     yield interpreter
     interpreter.close()
@@ -74,12 +75,12 @@ def with_streamlit():
 
 @pytest.fixture(scope="module")
 def open_app(store_folder, with_streamlit):
-    """What the app says in a process of its own: after its first run, with the worker free; or with the worker held
-    until then, and at rest, and to a mask that is none."""
+    """What the app says in a process of its own: after its first run, with the measuring thread free;
+    or with it held until then, and at rest, and to a mask that is none."""
 
-    def run(heads=50, worker="held"):
+    def run(heads=50, thread="held"):
         env = {**os.environ, "HEADROOM_CACHE": str(store_folder), "HEADROOM_IDLE_SECONDS": "0"}
-        done = with_streamlit.run(["-c", OPEN, heads, worker], env=env)
+        done = with_streamlit.run(["-c", OPEN, heads, thread], env=env)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) | {"said": done.stderr} for line in done.stdout.splitlines()]
 
@@ -113,7 +114,7 @@ def test_what_is_stored_is_shown_without_any_of_them(first_and_second):
 
 
 def test_nothing_is_imported_for_what_is_missing_before_the_page_is_drawn(first_and_second, open_app):
-    [first] = open_app(heads=60, worker="free")
+    [first] = open_app(heads=60, thread="free")
     assert first["sliders"] == 1 and first["errors"] == [] and heavy(first) == set()
 
 

@@ -46,7 +46,7 @@ def test_the_order_of_the_first_drag_is_measured_by_itself_if_that_takes_a_minut
     monkeypatch.setattr(schedule, "forecast_seconds", lambda of: takes_s)
     at = open_app()
     slots = [ORDERS[axis] for axis in ("heads", "ffns")]
-    assert [frame.jobs().snapshot(slot) is not None for slot in slots] == [is_started, False], "of the shown axis"
+    assert [frame.jobs().status(slot) is not None for slot in slots] == [is_started, False], "of the shown axis"
     assert under_figure(at).startswith("**") and "0 of 8 heads" in under_figure(at)
 
 
@@ -75,7 +75,7 @@ def test_it_opens_with_a_quick_order_until_another_one_is_asked_for(started, cap
 
     button(at, f"Measure {ORDER} order, about 46 min here").click()
     settled(at)
-    assert slots.count(SLOW_ORDER) == 1 and frame.jobs().snapshot(SLOW_ORDER).state == "done"
+    assert slots.count(SLOW_ORDER) == 1 and frame.jobs().status(SLOW_ORDER).state == "done"
     assert box(at) == ORDER
     assert figure(at)[0] == f"{100 * same_on_the_command_line(at, capsys)['acc']:.1f}%"
     assert not [label for label in labels(at) if "order" in label]

@@ -37,7 +37,7 @@ def test_receipts_are_those_of_the_records_that_are_shown(open_app):
     opened(at, EXPORT)
     runtime.jobs().join(SLOT, HANG_S)
     opened(at, EXPORT)
-    parts = {part.name: part for part in runtime.jobs().snapshot(SLOT).value}
+    parts = {part.name: part for part in runtime.jobs().status(SLOT).value}
     for name in ("Full model", "Pruned model"):
         told = parts[name].receipts
         assert {each["kind"] for each in told} == {"answers"} and len(told) * 16 >= N

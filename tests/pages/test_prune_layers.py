@@ -14,6 +14,7 @@ from tests.pages.conftest import (
     components,
     figure,
     frames_of,
+    job_states,
     level,
     press,
     program_of,
@@ -23,7 +24,6 @@ from tests.pages.conftest import (
     settled,
     slide,
     under_figure,
-    worker_state,
 )
 
 
@@ -84,8 +84,8 @@ def test_the_curve_runs_over_layers_and_a_hand_that_moves_measures_nothing(measu
     assert {row["pruned"] for row in points} == {"0 heads, 0 FFNs", "4 heads, 1 FFN", "8 heads, 2 FFNs"}
     choose_story(at, None)  # it stands above the figure
     settled(slide(at, "layers", 50))
-    before, puts = worker_state(), frame.store().n_puts
+    before, puts = job_states(), frame.store().n_puts
     slide(at, "layers", 100, moving=True).run()
-    assert not at.exception and worker_state() == before and frame.store().n_puts == puts
+    assert not at.exception and job_states() == before and frame.store().n_puts == puts
     assert figure(at)[1] == "measured before" and "(2 layers dropped)" in said(at)
     assert "· measured" in sent(at, "layers")["texts"]["100"]

@@ -1,4 +1,4 @@
-"""The Prune screen end to end in one process: real controls, real worker, real tiny model, a user's own questions."""
+"""The Prune screen end to end in one process: real controls, real threads, real tiny model, a user's own questions."""
 
 import json
 import shlex
@@ -32,6 +32,7 @@ from tests.pages.conftest import (
     experiment_of,
     figure,
     frames_of,
+    job_states,
     labels,
     level,
     press,
@@ -42,7 +43,6 @@ from tests.pages.conftest import (
     settled,
     slide,
     under_figure,
-    worker_state,
 )
 
 
@@ -199,7 +199,7 @@ def test_a_repeated_question_needs_no_job_and_no_model(open_app):
     again = open_app(order="random", heads="50")
     assert figure(again) == first
     assert frame.session().models.loaded is None
-    assert frame.jobs().snapshot("accuracy") is None
+    assert frame.jobs().status("accuracy") is None
 
 
 def test_the_curve_says_what_it_starts_from_and_is_measured_in_the_background(open_app):
@@ -216,7 +216,7 @@ def test_the_curve_says_what_it_starts_from_and_is_measured_in_the_background(op
         assert f'"title": "{title}"' in json.dumps(charts_of(at)[0], ensure_ascii=False)
         assert at.get("vega_lite_chart")[0].proto.alt.endswith(f" The curve is {starts}." if starts else " right.")
     choose_story(at, "far")
-    assert frame.jobs().snapshot("curve").state == "done"
+    assert frame.jobs().status("curve").state == "done"
     assert "at 100%" in at.get("vega_lite_chart")[0].proto.alt
 
 
@@ -228,7 +228,7 @@ def test_a_canceled_run_waits_for_the_user(open_app, gate):
     button(at, "Cancel").click().run()
     gate.go_on.set()
     settled(at)
-    assert frame.jobs().snapshot("accuracy").state == "canceled"
+    assert frame.jobs().status("accuracy").state == "canceled"
     assert "stopped before it began" in said(at)
     press(at, "Resume")
     assert f"of {N}** right" in under_figure(at)
@@ -257,10 +257,10 @@ def test_a_moved_slider_and_a_moving_hand_abandon_what_is_being_measured(open_ap
     gate.occupy()
     for percent in (20, 30, 50):
         slide(at, "heads", percent).run()
-        keys.append(frame.jobs().snapshot("accuracy").key)
-    assert len(set(keys)) == 3 and not frame.jobs().snapshot("accuracy").finished
+        keys.append(frame.jobs().status("accuracy").key)
+    assert len(set(keys)) == 3 and not frame.jobs().status("accuracy").finished
     slide(at, "heads", 60, moving=True).run()
-    assert frame.jobs().snapshot("accuracy") is None
+    assert frame.jobs().status("accuracy") is None
     gate.go_on.set()
     settled(slide(at, "heads", 50))
     assert "4 of 8 heads" in under_figure(at) and f"of {N}** right" in under_figure(at)
@@ -274,9 +274,9 @@ def curve(at):
 
 def test_a_moving_hand_shows_an_estimate_and_measures_nothing(measures_ahead, open_app):
     at = open_app(order="random")
-    before, puts = worker_state(), frame.store().n_puts
+    before, puts = job_states(), frame.store().n_puts
     slide(at, "heads", 45, moving=True).run()
-    assert not at.exception and worker_state() == before and frame.store().n_puts == puts
+    assert not at.exception and job_states() == before and frame.store().n_puts == puts
     assert figure(at)[1] == "estimate, not measured" and "≈" in figure(at)[0]
     assert "3 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at) and "of 20 questions" not in under_figure(at)
     assert sum(map_of(at)["pruned"]) == 3
@@ -331,16 +331,17 @@ def test_estimates_are_the_engines(measures_ahead, open_app, questions):
 def test_what_measurements_contradict_is_said_and_not_drawn():
     """The line of the report: 89% where 32% were measured."""
     from engine.importance.estimates import Check
-    from engine.views.estimates import EstimateLine, Level, describe_preview, short, trust
+    from engine.views.estimates import EstimateLine, LevelEstimate, describe_preview, short, trust
     from pages.ui.prune.estimates import hand_frame, line_frame
 
-    level, levels = Level(0.32, None, False, shown=False), range(0, 1001, 50)
+    level, levels = LevelEstimate(0.32, None, False, shown=False), range(0, 1001, 50)
     line = EstimateLine("x", dict.fromkeys(levels, level), {0: 0.32}, 1, (0, Check(4, 0.89, 0.32, 100)))
     assert line_frame(line)["estimated"].isna().all() and line_frame(line)["low"].isna().all()
     assert hand_frame(line, 450).empty and short(level) == "unreliable"
     assert describe_preview(line, 450) is None
     known = {
-        permille: Level(0.3, 0.01 if permille < 500 else 0.2, permille < 500, permille < 500) for permille in levels
+        permille: LevelEstimate(0.3, 0.01 if permille < 500 else 0.2, permille < 500, permille < 500)
+        for permille in levels
     }
     part = EstimateLine("x", known, dict.fromkeys(range(0, 1001, 100), 0.3), 11)
     assert list(line_frame(part)["estimated"].notna()) == [permille < 500 for permille in levels]
@@ -358,7 +359,7 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
         assert not at.exception and at.metric[0].value == value
         assert is_gray(at) == (permille > 0), "not what is measured"
         assert ("unreliable" in under_figure(at)) == (value == "…")
-    steep = EstimateLine("x", {550: Level(0.8, 0.02, False, False, "88% at 50%, 69% at 60%")})
+    steep = EstimateLine("x", {550: LevelEstimate(0.8, 0.02, False, False, "88% at 50%, 69% at 60%")})
     assert trust(steep, 550) == "No estimate on a steep part: measured 88% at 50%, 69% at 60%."
 
 
@@ -367,7 +368,7 @@ def test_estimates_beyond_the_budget_are_a_button_that_says_what_they_cost(open_
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     monkeypatch.setattr(Workload, "seconds", lambda work, *given: sum(takes_s.get(kind, 0) for kind in work.characters))
     at = open_app(order="random")
-    assert frame.jobs().snapshot("gradients") is None and not curve(at)["estimates"], "nobody has asked"
+    assert frame.jobs().status("gradients") is None and not curve(at)["estimates"], "nobody has asked"
     press(at, "Measure estimates, about 2 min here")
     assert len(curve(at)["estimates"]) == 21 and "Measure estimates" not in " ".join(labels(at))
 

@@ -12,7 +12,7 @@ from engine.requests import Evaluate
 from engine.views.questions import choices, margins, own_words, question_frame
 from pages.ui.page import runtime
 from pages.ui.page.tables import plain
-from tests.pages.conftest import N, experiment_of, settled, worker_state
+from tests.pages.conftest import N, experiment_of, job_states, settled
 
 
 def answers(scores, golds, by_greedy=False, right=None):
@@ -75,7 +75,7 @@ def test_the_list_opens_a_question_with_its_solved_examples(open_app, questions)
     x = type(x)(**{**vars(x), "validation": asked})
     [table] = [each.value for each in at.dataframe]
     assert len(table) == N and {"full_margin", "pruned_margin"} <= set(table.columns)
-    before = worker_state()
+    before = job_states()
     at.number_input(key="prune_question").set_value(3)
     settled(at)
     [question] = x.questions.at(x.questions.order[2:3])
@@ -87,7 +87,7 @@ def test_the_list_opens_a_question_with_its_solved_examples(open_app, questions)
     at.number_input(key="prune_question").set_value(999)
     settled(at)
     assert any("999 is not one of them" in each.value for each in at.caption)
-    assert {each for each in worker_state() if each[0] in ("accuracy", "curve")} <= before, "nothing is computed for it"
+    assert {each for each in job_states() if each[0] in ("accuracy", "curve")} <= before, "nothing is computed for it"
 
 
 @pytest.mark.slow("opens a screen")

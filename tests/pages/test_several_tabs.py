@@ -39,15 +39,14 @@ def test_a_waiting_tab_says_for_what_and_goes_on_by_itself(tmp_path, monkeypatch
     tabs.closed.clear()
     at.run()
     at.button[1].click().run()
-    assert other.n_runs == 1 and runtime.jobs().snapshot("count").state == "canceled", "one's own alone"
+    assert other.n_runs == 1 and runtime.jobs().status("count").state == "canceled", "one's own alone"
     work.restart()
     mine.go_on.set()
     other.go_on.set()
     assert runtime.jobs().join("count", HANG_S).value == "two"
     tabs.now = "another"
     assert (
-        runtime.jobs().snapshot("count").key == other.of("b").key
-        and runtime.jobs().join("count", HANG_S).state == "done"
+        runtime.jobs().status("count").key == other.of("b").key and runtime.jobs().join("count", HANG_S).state == "done"
     )
     assert (mine.n_runs, other.n_runs) == (1, 1)
     runtime.jobs().close(HANG_S)
@@ -65,9 +64,9 @@ def test_tabs_with_different_views_keep_their_figures(open_app, monkeypatch):
     monkeypatch.setattr(runtime.jobs(), "put", lambda slot, job, again=False: put.append(slot) or measured(slot, job))
     put = []
     for tabs.now, page in pages.items():
-        before = runtime.jobs().snapshot("questions")
+        before = runtime.jobs().status("questions")
         assert figure(page.run()) == figures[tabs.now] and not page.progress
-        assert runtime.jobs().snapshot("questions") is before and "accuracy" not in put
+        assert runtime.jobs().status("questions") is before and "accuracy" not in put
 
 
 def test_what_a_closed_tab_held_is_forgotten(open_app, monkeypatch):

@@ -50,8 +50,8 @@ def origin_of(view):
 def test_a_default_view_is_shown_at_once(view, kernels, empty_store, monkeypatch):
     monkeypatch.setenv("HEADROOM_PRODUCTS", kernels)
     measurements = {name: each for name, each in origin_of(view).measurements.items() if name not in MEASURED}
-    assert {job.snapshot.state for job in runtime.jobs()._slots.held.values()} == {"done"}, "nothing is measured"
-    incomplete = [name for name, each in measurements.items() if not each.look(runtime.session()).is_complete]
+    assert {job.status.state for job in runtime.jobs()._slots.held.values()} == {"done"}, "nothing is measured"
+    incomplete = [name for name, each in measurements.items() if not each.stored_part(runtime.session()).is_complete]
     assert not incomplete, "run python -m scripts.make_demo.shipped"
     *_, parts = (step.value for step in read_receipts(measurements, runtime.session()))
     receipts = [each for part in parts for each in part.receipts]
@@ -77,7 +77,7 @@ def test_the_headline_of_the_first_visit_is_what_the_story_measured(empty_store,
 
 def test_other_heads_open_with_their_patterns(empty_store):
     wanted = cards(origin_of(LARGE_VIEW))
-    incomplete = [name for name, each in wanted.items() if not each.look(runtime.session()).is_complete]
+    incomplete = [name for name, each in wanted.items() if not each.stored_part(runtime.session()).is_complete]
     assert not incomplete, "run python -m scripts.make_demo.shipped --add cards"
 
 
@@ -85,7 +85,7 @@ def test_the_first_drag_has_an_estimate(empty_store, monkeypatch):
     read, asked = estimates.read_estimates, []
     monkeypatch.setattr(estimates, "read_estimates", lambda *of: asked.append(of) or read(*of))
     origin_of("prune")
-    assert runtime.jobs().snapshot("estimates").value.line.estimated
+    assert runtime.jobs().status("estimates").value.line.estimated
     x, _, known, session = asked[-1]
     assert read(x, "ffns", known, session).line.estimated
 
@@ -105,8 +105,8 @@ def test_results_of_other_versions_are_shown_and_named(empty_store, monkeypatch)
 def test_results_measured_here_replace_them(empty_store, store, monkeypatch):
     full = origin_of("prune").measurements["Full model"]
     session = Session(store, shipped=shipped.shipped_records())
-    assert session.own().shipped is None and full.look(session).is_complete
-    assert not full.look(session.own()).is_complete, "they are no measurement of this computer"
+    assert session.own().shipped is None and full.stored_part(session).is_complete
+    assert not full.stored_part(session.own()).is_complete, "they are no measurement of this computer"
 
     def measured(session, target, piece, done, total):
         record = shipped.shipped_records().record(piece.key)

@@ -48,7 +48,7 @@ def test_a_stopped_run_is_offered_a_click_trains_it_on_and_the_result_opens_ever
     at = opened()
     button(at, "Resume half done").click().run()
     slot = f"training {run.folder}"
-    assert live.trainings().snapshot(slot) is not None and at.selectbox(key="training_run").value == "half done"
+    assert live.trainings().status(slot) is not None and at.selectbox(key="training_run").value == "half done"
     live.trainings().join(slot, HANG_S)
     at.run()
     [run] = runs_in(folder)
@@ -77,7 +77,7 @@ def test_a_click_trains_a_recipe_and_chooses_it_next_to_its_control(tmp_path, mo
 def test_a_run_is_drawn_from_the_untrained_model_on_before_its_folder_is_there(tmp_path, monkeypatch):
     from engine.training.model import untrained
 
-    jobs = SimpleNamespace(snapshot=lambda slot: SimpleNamespace(value=untrained(TINY)))
+    jobs = SimpleNamespace(status=lambda slot: SimpleNamespace(value=untrained(TINY)))
     monkeypatch.setattr(live, "trainings", lambda: jobs)
     source = live.LiveRun(tmp_path / "new", TINY).source
     found = runs.trajectory_of(runs.sources(tmp_path, [source])["new"])

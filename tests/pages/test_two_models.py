@@ -95,7 +95,7 @@ def test_nothing_of_a_second_model_is_there_before_it_is_chosen_or_after_one_cli
         [curve] = charts_of(at)
         return "Model" not in json.dumps(curve["layer"])  # no second line, and no legend
 
-    assert is_alone(open_app(**RANDOM)) and runtime.jobs().snapshot(SECOND) is None
+    assert is_alone(open_app(**RANDOM)) and runtime.jobs().status(SECOND) is None
     at = open_app(against="bf16", **RANDOM)
     assert second_figure(at)[0].endswith(" in bf16") and "--against bf16" in command_of(at)
     at.selectbox(key="against").set_value(None)
@@ -107,7 +107,7 @@ def test_models_of_other_shapes_are_compared_at_the_same_levels_without_the_type
     assert "nothing of it is pruned in llama in fp32, whose parts are others" in said(at).replace("\\", "")
     second = answers_of(at, LoadSpec(str(unequal), "fp32"))
     assert second_figure(at) == ("llama in fp32", f"{100 * second.mean():.1f}%")
-    shown = runtime.jobs().snapshot(SECOND)
+    shown = runtime.jobs().status(SECOND)
     assert shown.state == "done" and len(shown.value.full) == len(shown.value.pruned) == N
 
 
@@ -120,7 +120,7 @@ def test_the_curve_of_the_second_is_a_line_of_its_own_and_a_moving_slider_waits_
                           experiment_of(at).questions, Mask.full(target.shape)).run(runtime.session()))  # fmt: skip
     assert mine["acc"].iloc[0] == pytest.approx(full.correct.mean())
     slide(at, "heads", 25, moving=True).run()
-    assert "twin in fp32: follows when you release the slider" in said(at) and runtime.jobs().snapshot(SECOND) is None
+    assert "twin in fp32: follows when you release the slider" in said(at) and runtime.jobs().status(SECOND) is None
     slide(at, "heads", 25)
     settled(at)
     second = answers_of(at, LoadSpec(str(twin), "fp32"))

@@ -1,4 +1,4 @@
-"""Work for the worker as a page sees it: whose a slot is, what was found, how it stands, and what is stored of it."""
+"""Work for the measuring thread as a page sees it: whose a slot is, what was found, how it stands, what is stored."""
 
 import threading
 from dataclasses import replace
@@ -207,10 +207,10 @@ def test_what_waits_says_for_what_and_can_be_let_go_first(counting):
     at.button[0].click().run()
     other.go_on.set()
     assert counting.at_one.wait(HANG_S), "it goes first"
-    assert runtime.jobs().snapshot("other").state == "queued"
+    assert runtime.jobs().status("other").state == "queued"
     counting.go_on.set()
     runtime.jobs().join("other", HANG_S)
-    assert other.n_runs == 2 and runtime.jobs().snapshot("count").state == "done"
+    assert other.n_runs == 2 and runtime.jobs().status("count").state == "done"
 
 
 def both_shown(one, other):

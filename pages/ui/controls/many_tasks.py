@@ -115,7 +115,7 @@ def survey_line(
     """Draws the progress of a survey, or the button that starts it, and nothing once it is complete; to be run by
     `live`. `first`: the button while nothing is measured.
 
-    While it is measured, the page is redrawn as results arrive, but not often: that interrupts the worker.
+    While it is measured, the page is redrawn as results arrive, but not often: that interrupts the measuring thread.
     """
     missing = n_tasks - len(found.scores)
     mark_known(work, len(found.scores), n_tasks)

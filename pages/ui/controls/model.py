@@ -50,7 +50,7 @@ PLACES_HELP = (
     "the same; layers held elsewhere are copied there in every pass."
 )
 TUNING_S = 4.0  # about, to find the fastest kernels
-IDENTIFY_WAIT_S = 1.0  # the demo takes a few milliseconds; a big folder is hashed once, in the worker
+IDENTIFY_WAIT_S = 1.0  # the demo takes a few milliseconds; a big folder is hashed once, in the measuring thread
 
 
 def choose_models(where: DeltaGenerator, second_at: DeltaGenerator, precision: str) -> tuple[LoadSpec, LoadSpec | None]:
@@ -126,8 +126,8 @@ def look_for_model(of: Study, spec: LoadSpec) -> Target | None:
 
 
 def ways_here(spec: LoadSpec, identity: Identity) -> Kernels | None:
-    """Returns the kernels of this model's matrix products on this computer. The first time on a computer the worker
-    measures them, which needs torch; until then that is reported and None is returned."""
+    """Returns the kernels of this model's matrix products on this computer. They are measured once on
+    a computer, which needs torch; until then that is reported and None is returned."""
     title, message = "Finding the fastest kernels", "finding the fastest kernels for this processor, once"
     action = Action.of("ways", partial(ways_of, spec, identity, store()), message)
     found = known_ways(spec, identity, store())

@@ -1,8 +1,8 @@
 """A model that cannot be read yet: of the Hub and not on this computer, or a GGUF file that was not converted.
 
 A link can open such a page, but only a click continues with a Hub model: it asks the Hub for the model's size, and a
-second click downloads it. Both run apart from the one worker, so that other models stay usable meanwhile. A GGUF file
-is converted by the worker, which has the libraries, and without a click unless it is large.
+second click downloads it. Both run in threads of their own, so that other models stay usable meanwhile. A GGUF file is
+converted by the measuring thread, which has the libraries, and without a click unless it is large.
 """
 
 import time
@@ -19,7 +19,7 @@ from engine.jobs import Jobs
 from engine.models.loading import LoadSpec, aside_folder, stamp
 from engine.placement.placement import refusal
 from engine.progress import Progress, in_time
-from engine.slots import Job, Snapshot
+from engine.slots import Job, JobStatus
 from pages.ui.page.job_words import named, share_done
 from pages.ui.page.runtime import jobs, show_error, store
 from pages.ui.page.tables import plain, whole_percent
@@ -66,7 +66,7 @@ def is_here(spec: LoadSpec) -> bool:
 
 def offered(model: str) -> hub.Offer | None:
     """Returns the Hub's answer about a model; None if it was not asked."""
-    job = lookups().snapshot(model)
+    job = lookups().status(model)
     return None if job is None or job.state != "done" else job.value
 
 
@@ -90,7 +90,7 @@ def _start_download(offer: hub.Offer) -> None:
 
 
 def _draw_look_up(model: str) -> None:
-    job = lookups().snapshot(model)
+    job = lookups().status(model)
     st.markdown(f"**{model} is not on this computer.** No connection to {hub.host()} has been made.")
     if job is not None and not job.finished:
         st.caption(f"Asking {hub.host()} …")
@@ -103,7 +103,7 @@ def _draw_look_up(model: str) -> None:
 
 
 def _draw_offer(spec: LoadSpec, offer: hub.Offer) -> None:
-    job, missing = downloads().snapshot(spec.model), offer.missing_bytes
+    job, missing = downloads().status(spec.model), offer.missing_bytes
     if job is not None and not job.finished:
         _draw_progress(spec.model, job, offer.total_bytes)
         return
@@ -124,7 +124,7 @@ def _draw_offer(spec: LoadSpec, offer: hub.Offer) -> None:
             st.rerun()
 
 
-def _draw_progress(model: str, job: Snapshot[object], total: int) -> None:
+def _draw_progress(model: str, job: JobStatus[object], total: int) -> None:
     words = f"{model}: {hub.in_bytes(job.done)} of {hub.in_bytes(total)}"
     if job.state == "queued":
         words = f"{model}: waits for the download under way"

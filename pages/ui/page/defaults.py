@@ -1,6 +1,6 @@
 """Words and numbers that screens share: the two axes, and the defaults of measuring.
 
-No streamlit here: work in the worker thread has the same defaults.
+No streamlit here: work in the measuring thread has the same defaults.
 """
 
 import os

@@ -1,25 +1,25 @@
-"""How a job stands, in words and as a share of a bar: takes a Snapshot of the worker. No streamlit here."""
+"""How a job stands, in words and as a share of a bar: takes a JobStatus. No streamlit here."""
 
 from typing import Any
 
 from engine.progress import in_time
-from engine.slots import Snapshot
+from engine.slots import JobStatus
 
 LONG_S = 10.0  # from which a button states its duration
 SILENT_S = 3.0  # from which a step without a count or forecast says how long it has run
 
 
-def describe_job(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = None) -> str:
+def describe_job(job: JobStatus[Any], what: str, ahead: JobStatus[Any] | None = None) -> str:
     """Returns text such as "Full model: 312 of 500 done, about 12 s left"; while queued, the work it waits for, which
     is `ahead`."""
-    if snapshot.state == "running":
-        what = named(snapshot, what)
-        if snapshot.stopping:
+    if job.state == "running":
+        what = named(job, what)
+        if job.stopping:
             return f"{what}: stopping"
-        words = f"{what}: {snapshot.done:,} of {snapshot.total:,} done" if snapshot.done else f"{what} …"
-        if not snapshot.done and snapshot.left_s is None and snapshot.seconds >= SILENT_S:
-            words += f" ({in_time(snapshot.seconds)} so far)"
-        return words + ("" if snapshot.left_s is None else f", about {in_time(snapshot.left_s)} left")
+        words = f"{what}: {job.done:,} of {job.total:,} done" if job.done else f"{what} …"
+        if not job.done and job.left_s is None and job.seconds >= SILENT_S:
+            words += f" ({in_time(job.seconds)} so far)"
+        return words + ("" if job.left_s is None else f", about {in_time(job.left_s)} left")
     if ahead is None:
         return f"{what}: about to begin"
     if ahead.elsewhere:
@@ -35,19 +35,19 @@ def describe_job(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None
     return f"{what}: waiting for: {', '.join(words)}"
 
 
-def share_done(job: Snapshot[Any]) -> float:
+def share_done(job: JobStatus[Any]) -> float:
     """Returns the share of a job that is done, by the time if nothing is counted yet."""
     if job.done and job.total:
         return min(1.0, job.done / job.total)
     return 0.0 if job.left_s is None else job.seconds / max(job.seconds + job.left_s, 1e-9)
 
 
-def named(job: Snapshot[Any], title: str) -> str:
+def named(job: JobStatus[Any], title: str) -> str:
     """Returns the step that a job's numbers count, such as "Ranking heads", or the job's `title`."""
     return job.message[:1].upper() + job.message[1:] or title
 
 
-def stopped(job: Snapshot[Any]) -> str:
+def stopped(job: JobStatus[Any]) -> str:
     """Returns text such as "stopped at 48 of 64"."""
     return f"stopped at {job.done:,} of {job.total:,}" if job.total else "stopped before it began"
 

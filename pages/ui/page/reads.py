@@ -7,22 +7,22 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from engine.measurement import Measurement, Stored
+from engine.measurement import Measurement, StoredPart
 from engine.memory import Kept
 from engine.progress import Progress
 from pages.ui.page.runtime import session, store
 
 T = TypeVar("T")
-KEPT = Kept[Stored[Any]](64_000_000)  # bytes
+KEPT = Kept[StoredPart[Any]](64_000_000)  # bytes
 PART_BYTES = 100  # of a number, a text, or an object
 
 
-def read_once(of: Measurement[T]) -> Iterator[Progress[Stored[T]]]:
+def read_once(of: Measurement[T]) -> Iterator[Progress[StoredPart[T]]]:
     """Yields Progress while it reads what is stored of a measurement. A complete result is kept until something else is
     stored."""
     key = of.key, str(store().directory), store().n_puts
     if key in KEPT:
-        yield Progress(1, 1, KEPT.get(key, partial(of.look, session()), _bytes_of), cached=True)
+        yield Progress(1, 1, KEPT.get(key, partial(of.stored_part, session()), _bytes_of), cached=True)
         return
     for step in of.read(session()):
         yield step

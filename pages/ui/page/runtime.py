@@ -116,7 +116,7 @@ def is_here(session: str | None) -> bool:
 
 @st.cache_resource(show_spinner=False)
 def jobs() -> Jobs:
-    """Returns the one worker, for all tabs."""
+    """Returns the jobs of the measuring thread, for all tabs."""
     bound_growth()
     known, end_if_replaced = runs(), partial(st.session_state.get, "framed")  # as any access, if another run waits
     return Jobs(return_freed_memory, partial(page_of, known), partial(is_open, known), tab, is_here, end_if_replaced)
@@ -130,7 +130,7 @@ def trainings() -> Jobs:
 
 @st.cache_resource(show_spinner=False)
 def session() -> Session:
-    """Returns the store and the models in memory, for all tabs; only the worker loads models."""
+    """Returns the store and the models in memory, for all tabs; only the measuring thread loads models."""
     return Session(store(), Models(store(), partial(_models_of, _notes())), shipped_records())
 
 

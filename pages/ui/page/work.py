@@ -1,4 +1,4 @@
-"""Work for the worker and its display: starts it, reads its results, draws its progress, redraws meanwhile."""
+"""Work for the measuring thread and its display: starts it, reads its results, draws its progress and redraws."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,11 +11,11 @@ import streamlit as st
 
 from engine.errors import HeadroomError
 from engine.jobs import UNSEEN_S, Jobs
-from engine.measurement import Measurement, Stored, Workload
+from engine.measurement import Measurement, StoredPart, Workload
 from engine.models.session import Session, Target
 from engine.progress import Progress
 from engine.questions.tasks import agree_to_fetch
-from engine.slots import Job, Snapshot
+from engine.slots import Job, JobStatus
 from engine.turns import ASKED
 from pages.ui.page.job_words import LONG_S, cost_in_words, describe_job, named, share_done, stopped
 from pages.ui.page.marks import mark
@@ -61,7 +61,7 @@ class Action(Generic[T]):
 
 @dataclass(frozen=True)
 class Work(Generic[T]):
-    """A task for the worker.
+    """Work for the measuring thread.
 
     A slot holds the work of one key at a time, and another key replaces it. Each tab has its own slots; tabs that show
     the same work share it.
@@ -108,7 +108,7 @@ class Work(Generic[T]):
             return None
         return read.value.left.seconds_by_size(store(), target) or None
 
-    def start(self, again: bool = False) -> Snapshot[T]:
+    def start(self, again: bool = False) -> JobStatus[T]:
         """Starts it, unless it is under way or finished; `again`: once more after it ended."""
         return jobs().put(self.slot, self._job(self.priority, self.while_seen), again)
 
@@ -156,7 +156,7 @@ class Work(Generic[T]):
         elif not is_known and not self.line():
             self.offer(label, icon, help, by_size=True, least_s=0.0)
 
-    def now(self) -> Snapshot[T] | None:
+    def now(self) -> JobStatus[T] | None:
         """Returns its state; None if it was never started, or the slot now holds other work. Asking counts as showing
         it: the work continues."""
         return jobs().see(self.slot, self.key)
@@ -212,7 +212,7 @@ class Work(Generic[T]):
         mark_job(self.slot, job)
         return True
 
-    def _promised(self, job: Snapshot[T]) -> Snapshot[T]:
+    def _promised(self, job: JobStatus[T]) -> JobStatus[T]:
         """Returns the job with what is left of the forecast at its start, until its own pace, if any, is known."""
         if job.state != "running" or job.seconds < POLL_S or job.left_s is not None and not self.is_uneven:
             return job
@@ -284,24 +284,24 @@ class Work(Generic[T]):
         A read that has ended is drawn already; drawing it again would find results stored meanwhile, read again, and so
         on for as long as anything is measured.
         """
-        read = jobs().snapshot(f"{self.slot}, stored")
+        read = jobs().status(f"{self.slot}, stored")
         is_drawn = read is None or (read.finished and not self.is_first_read)
         return [self.slot] if is_drawn else [self.slot, f"{self.slot}, stored"]
 
-    def _last_read(self) -> Snapshot[Stored[T]] | None:
+    def _last_read(self) -> JobStatus[StoredPart[T]] | None:
         """Returns the last read of this work's stored results; None before the first, or if the slot has other work."""
-        last = jobs().snapshot(f"{self.slot}, stored")
+        last = jobs().status(f"{self.slot}, stored")
         return last if last is not None and last.owner == self.key else None
 
 
-def _if_complete(read: Callable[[], Iterator[Progress[Stored[T]]]]) -> Iterator[Progress[T]]:
+def _if_complete(read: Callable[[], Iterator[Progress[StoredPart[T]]]]) -> Iterator[Progress[T]]:
     """Yields the steps of a read, with its value if no record is missing."""
     for step in read():
         yield step.map(lambda stored: stored.value if stored.is_complete else None)
 
 
 def _with_consent(may_fetch: bool, run: Callable[[], Iterator[Progress[T]]]) -> Iterator[Progress[T]]:
-    """Starts `run` in the worker, with task downloads allowed if `may_fetch`."""
+    """Starts `run` in the measuring thread, with task downloads allowed if `may_fetch`."""
     agree_to_fetch(may_fetch)
     return run()
 
@@ -314,8 +314,8 @@ def with_loading_s(target: Target, left: Workload) -> float:
 
 
 def under_way(slots: Sequence[str], by: Jobs | None = None) -> bool:
-    """Returns whether a job in one of the slots is waiting or running, in the one worker or in `by`."""
-    return any(job is not None and job.under_way for job in map((by or jobs()).snapshot, slots))
+    """Returns whether a job in one of the slots is waiting or running, in the measuring thread or in `by`."""
+    return any(job is not None and job.under_way for job in map((by or jobs()).status, slots))
 
 
 def live(
@@ -335,7 +335,7 @@ def live(
     busy = always or under_way(slots, by)
 
     def has_ended() -> bool:
-        ends = [job.finished_s for job in map((by or jobs()).snapshot, slots) if job is not None]
+        ends = [job.finished_s for job in map((by or jobs()).status, slots) if job is not None]
         return any(end_s is not None and end_s > since_s for end_s in ends)
 
     @st.fragment(run_every=every_s if busy else None)
@@ -351,18 +351,18 @@ def live(
     part()
 
 
-def mark_job(slot: str, job: Snapshot[Any]) -> None:
+def mark_job(slot: str, job: JobStatus[Any]) -> None:
     """Draws the mark with the state of a job whose line is drawn."""
     mark("job", job.state, slot=slot, done=job.done, total=job.total)
 
 
-def draw_restart(job: Snapshot[Any], key: str, help: str, **click: Any) -> None:
+def draw_restart(job: JobStatus[Any], key: str, help: str, **click: Any) -> None:
     """Draws the button that starts a job again after it ended early: Retry after an error, Resume after Cancel."""
     label, icon = ("Retry", "refresh") if job.error else ("Resume", "play_arrow")
     st.button(label, key=key, icon=f":material/{icon}:", help=help, **click)
 
 
-def _is_of_others(key: str, ahead: Snapshot[Any] | None) -> bool:
+def _is_of_others(key: str, ahead: JobStatus[Any] | None) -> bool:
     """Returns whether work waits for something that this page does not show. Notes that the page shows this one."""
     shown = st.session_state.setdefault(SHOWN, {})
     now_s = time.monotonic()

@@ -1,6 +1,6 @@
 """Prune screen: accuracy after pruning, measured, and estimated while a slider moves.
 
-`experiment`: the settings and their measurements, also as work for the worker
+`experiment`: the settings and their measurements, also as work for the measuring thread
 `orders`: the pruning order that the screen opens with, and the button that measures one that takes long
 `results`: what is stored of one model
 `second_model`: the second model at the same levels, on the same questions

@@ -13,7 +13,7 @@ from engine.accuracy.evaluation import accuracy
 from engine.errors import HeadroomError
 from engine.importance.orders import Axis, Ranking
 from engine.models.session import Session
-from engine.progress import LeftToWorker
+from engine.progress import LeftToMeasuring
 from engine.questions.rendering import render_questions
 from engine.studies.compare import RANDOM, SEEDS
 from pages.ui.controls.many_tasks import local_tasks
@@ -41,7 +41,7 @@ def read_around(x: Experiment, axis: Axis, tasks: Sequence[str], session: Sessio
     for name in tasks:
         try:
             found = _points(_of_task(x, name, session), axis, session)
-        except (HeadroomError, LeftToWorker):  # not asked here, or not rendered
+        except (HeadroomError, LeftToMeasuring):  # not asked here, or not rendered
             continue
         if len(found) >= LEAST_LEVELS:
             rows += [{"task": name, "level": level / 1000, "acc": acc} for level, acc in found.items()]

@@ -1,6 +1,6 @@
 """The effect of pruning at the neighboring levels, estimated without a forward pass, also as text.
 
-An estimate is a `Level` (engine.views.estimates), drawn in its own series.
+Estimates are drawn in their own series.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from engine.importance.rankings import n_pruned
 from engine.importance.rules import Evidence
 from engine.models.masks import Mask
 from engine.models.session import Session
-from engine.views.estimates import EstimateLine, Level, short
+from engine.views.estimates import EstimateLine, LevelEstimate, short
 from pages.ui.page.defaults import AXES, LEVEL_NOUNS, LEVELS
 from pages.ui.page.runtime import session, store
 from pages.ui.page.tables import level_percent, mask_in_words, percent, whole_percent
@@ -79,7 +79,7 @@ def _estimate_line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, 
     ):  # fmt: skip
         between = _next_to(place, places, checks) if steep else ""
         error = None if np.isnan(error) else float(error)
-        of_line.append(Level(float(value), error, bool(trusted), bool(shown), between))
+        of_line.append(LevelEstimate(float(value), error, bool(trusted), bool(shown), between))
     return EstimateLine(
         x.curve_key(axis),
         {permille: of_line[place] for permille, place in at.items()},
@@ -157,7 +157,7 @@ def hand_frame(line: EstimateLine, permille: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _row(permille: int, level: Level) -> dict[str, Any]:
+def _row(permille: int, level: LevelEstimate) -> dict[str, Any]:
     error = np.nan if level.error is None else level.error
     estimated = level.estimated if level.shown else np.nan
     low, high = np.clip([estimated - error, estimated + error], 0, 1)

@@ -1,4 +1,4 @@
-"""The settings of the Prune screen, an `Experiment`, and its measurements, also as work for the worker.
+"""The settings of the Prune screen, an `Experiment`, and its measurements, also as work for the measuring thread.
 
 Nothing is drawn here: everything can be tested as plain functions.
 """

@@ -45,7 +45,7 @@ PARTS = (  # the figure before all else: otherwise it would be queued after othe
     PagePart("second", second_model.draw_second_model, drag.draw_second, (SECOND, ACCURACY)),
     PagePart("example", parts.draw_question, drag.draw_question),
     PagePart("story", stories.draw_story, stories.draw_story, stories.SLOTS),
-    # apart from the figure: a chart takes long to build, and the worker would wait for it
+    # apart from the figure: a chart takes long to build, and the measuring thread would wait for it
     PagePart("curve", parts.draw_curve, drag.draw_curve, FOLLOWED),
     PagePart("map", parts.draw_map, drag.draw_map),
 )

@@ -19,7 +19,7 @@ from pages.ui.prune.state import PruneState
 MEASURING = (ACCURACY, "gradients", CURVE, "importance", SLOW_ORDER, *ORDERS.values())  # slots of all else
 DRAWN = "prune drawn"  # in the session: this tab has drawn the screen once
 FIRST_S, PATIENT_S = 0.3, 1.8  # the first figure precedes the charts, unless it takes longer
-FIGURE_S = 0.35  # its redrawing interval during a short measurement: each time the worker waits
+FIGURE_S = 0.35  # its redrawing interval during a short measurement: each time the measuring thread waits
 LONG_S = 3.0  # from which it is redrawn every POLL_S: a run costs browser and server 0.2 s of a processor's time
 
 
@@ -60,7 +60,7 @@ def await_last_answers(state: PruneState) -> None:
 
 def _answers(state: PruneState) -> bool:
     """Measures the answers, with the order if they need it, and waits a moment for the first ones of the pruned model:
-    charts would keep worker and browser from them."""
+    charts would keep thread and browser from them."""
     x = state.x
     if state.is_complete or orders.asks(x, state.known):
         jobs().drop(ACCURACY)

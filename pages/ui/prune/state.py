@@ -60,14 +60,14 @@ class PruneState(Results):
     @property
     def estimates(self) -> EstimateLine:
         """Returns the estimates along the axis, as read last; none if they are of other settings."""
-        job = jobs().snapshot(estimates.SLOT)
+        job = jobs().status(estimates.SLOT)
         line = EstimateLine() if job is None or job.value is None else job.value.line
         return line if line.of == self.x.curve_key(self.axis) else EstimateLine()
 
     @property
     def around(self) -> Around:
         """Returns what was read last of what stands around the curve."""
-        job = jobs().snapshot(around.SLOT)
+        job = jobs().status(around.SLOT)
         found = job.value if job is not None and job.value is not None else Around()
         return found if found.of == self.x.curve_key(self.axis) else Around()
 

@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 
 from engine.progress import in_time
-from engine.slots import Job, Snapshot
+from engine.slots import Job, JobStatus
 from engine.training.folders import runs_in
 from engine.training.live import free_name, trained
 from engine.training.locking import trainer
@@ -49,7 +49,7 @@ class LiveRun:
     @property
     def source(self) -> RunSource:
         """Returns it as a run to choose, which has the untrained model alone before its text is read."""
-        job = trainings().snapshot(self.slot)
+        job = trainings().status(self.slot)
         log = [job.value] if job is not None and isinstance(job.value, dict) else []
         return RunSource(own_name(self.folder), self.folder / RECORD, self.folder, begins=(self.recipe, log))
 
@@ -122,7 +122,7 @@ def _offer(folder: Path, name: str, title: str, **look: Any) -> None:
     st.button(title, key=f"train {name}", **click)
 
 
-def takes_s(recipe: Recipe, job: Snapshot[Any] | None = None) -> float:
+def takes_s(recipe: Recipe, job: JobStatus[Any] | None = None) -> float:
     """Returns roughly how many seconds a run takes, or its `job` still does: by the pace of the last run, or else on
     two cores."""
     share = job.done / job.total if job is not None and job.total else 0.0
@@ -138,7 +138,7 @@ def _cost(recipe: Recipe) -> float:
 def draw_progress(folder: Path) -> None:
     """Draws the progress of the run begun last, or what ended it early."""
     run = begun_last().get(folder)
-    job = trainings().snapshot(run.slot) if run is not None else None
+    job = trainings().status(run.slot) if run is not None else None
     if run is None or job is None or job.state == "done":
         return
     name = run.folder.name

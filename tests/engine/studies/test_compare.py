@@ -119,7 +119,7 @@ def test_agreement_is_spearmans_of_the_scores(setting, comparing, session):
 
 
 def test_what_is_stored_is_read_and_what_is_left_is_told(setting, comparing, session, monkeypatch):
-    before = compared(session, setting, comparing).look(session)
+    before = compared(session, setting, comparing).stored_part(session)
     assert not before.value.curves and {"forward", "gradient", "patterns"} <= {*before.left.characters}
     done = list(compared(session, setting, comparing).run(session))
     assert done[-1].done == done[-1].total and not done[-1].cached
@@ -136,7 +136,7 @@ def test_what_is_stored_is_read_and_what_is_left_is_told(setting, comparing, ses
 def test_a_run_that_is_left_goes_on_where_it_was(setting, comparing, session):
     steps = compared(session, setting, comparing).run(session)
     left_when(steps, lambda step: step.value is not None and len(step.value.curves) == 1)
-    kept = compared(session, setting, comparing).look(session)
+    kept = compared(session, setting, comparing).stored_part(session)
     assert len(kept.value.curves) == 1 and kept.missing
     assert len(last(compared(session, setting, comparing).run(session)).curves) == len(CRITERIA) + 2
 

@@ -256,7 +256,7 @@ def test_reading_alone_on_an_empty_store_finds_nothing_and_measures_nothing(sett
     monkeypatch.setattr("engine.importance.scores.gate_gradients", no_importance)
     with counted() as passes:
         wanted = sweep_in(session := Session(store), setting, everything(tasks, pool), pool)
-        known = wanted.look(session)
+        known = wanted.stored_part(session)
     assert (known.value.rows, known.value.failed) == ((), {}) and not passes
     left = known.left.characters
     assert left["forward"] > 0 and left["gradient"] > 0, "how much there is to do is known"
