@@ -7,7 +7,7 @@ from engine.importance.criteria import CRITERIA, KINDS, MEASURED_BY
 from engine.importance.scores import ORACLES
 from engine.measurement import Measurement
 from engine.models.session import Session
-from engine.requests.base import MOST, NamesTask, RequestRun, Result, training_questions
+from engine.requests.base import MOST, NamesTask, RequestRun, Result
 from engine.requests.fields import choice, number
 from engine.studies.ablations import Ablations, ablations
 from engine.studies.surveys import describe_task
@@ -24,7 +24,7 @@ class AblateHeads(NamesTask):
 
     command: ClassVar[str] = "ablate"
     group: ClassVar[str] = "Scores"
-    limit: int | None = training_questions(help="number of training questions, as a stratified sample (default: 64)")
+    limit: int | None = number(64, (1, MOST), "number of training questions, as a stratified sample (default: 64)")
     best: int = number(5, (0, MOST), "number of the costliest heads (default: 5)")
     score: str = choice(
         MEASURED,

@@ -43,15 +43,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST, MOST_SEED, MOST_THREADS = 1_000_000, 2**31 - 1, 1024
+SAME_EXAMPLES = "use the same examples for every question (faster, but results differ from lm-evaluation-harness)"
 AS_CHAT = "write each prompt as a chat, with the chat template of the model (default: as typed)"
 
 
-def training_questions(
-    default: int | None = 64,
-    help: str = "number of training questions used to compute each pruning order (default: 64)",
-) -> Any:
+def training_questions(default: int | None = 64) -> Any:
     """A field for the number of training questions (None: all)."""
+    help = f"number of training questions used to rank heads and FFNs (default: {default or 'all'})"
     return number(default, (1, MOST), help)
+
+
+def examples_in_prompt(default: int = 0) -> Any:
+    """A field for the number of examples in front of a question."""
+    return number(default, (0, MAX_SHOTS), f"number of examples in the prompt (default: {default})")
 
 
 def labels_of_examples() -> Any:
@@ -292,10 +296,8 @@ class NamesTask(WithData, OfModel):
         ),
         what="task",
     )
-    shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt (default: 0)")
-    same_examples: bool = flag(
-        "use the same examples for every question (faster, but results differ from lm-evaluation-harness)"
-    )
+    shots: int = examples_in_prompt()
+    same_examples: bool = flag(SAME_EXAMPLES)
     labels: str = labels_of_examples()
     chat: bool = flag(AS_CHAT)
 
@@ -348,9 +350,7 @@ class WithPruning(Request):
         "smallest loss of accuracy first; greedy: like oracle, but measured again after each step; "
         "last-first: deepest layers first; random: a seeded random order",
     )
-    order_questions: int | None = training_questions(
-        None, help="number of training questions used to compute the pruning order (default: all)"
-    )
+    order_questions: int | None = training_questions(None)
     seed: int = number(0, (0, MOST_SEED), "seed of random orders (default: 0)")
 
     def pruning(self, task: TaskSpec, target: Target) -> Pruning:

@@ -33,7 +33,7 @@ class ReadCorpus(OfModel):
     head: str | None = string(
         None, "a head, such as L1H0, whose windows are shown and that is removed on them (default: none)"
     )
-    out: str | None = output(TABLES, "output file, a row per head: .csv or .parquet")
+    out: str | None = output(TABLES)
 
     def measurement(self, session: Session) -> Measurement[HeadsInCorpus]:
         corpus = corpus_of(self.text, session.store, self.windows, self.length)

@@ -80,8 +80,9 @@ def path(default: Any, help: str, **more: Any) -> Any:
     return _field(Option(help, "path", **more), default)
 
 
-def output(endings: tuple[str, ...], help: str, **more: Any) -> Any:
+def output(endings: tuple[str, ...], help: str = "", **more: Any) -> Any:
     """A field whose value is the path of a file that `run` writes, None by default."""
+    help = help or f"output file: {', '.join(endings[:-1])} or {endings[-1]}"
     return _field(Option(help, "path", is_output=True, endings=endings, **more), None)
 
 

@@ -13,16 +13,17 @@ from engine.heads.induction import SCORES
 from engine.measurement import Measurement
 from engine.models.masks import parse_heads
 from engine.models.session import Session, Target
-from engine.questions.rendering import MAX_SHOTS
 from engine.questions.tasks import task_info
 from engine.requests.accuracy import Evaluate
 from engine.requests.base import (
     MOST,
+    SAME_EXAMPLES,
     OfModel,
     Request,
     RequestRun,
     Result,
     WithData,
+    examples_in_prompt,
     labels_of_examples,
     selected,
     task_named,
@@ -56,7 +57,7 @@ class ReportHead(WithData, OfModel):
         "comma-separated tasks on which to evaluate the model without the head and to rank the head (default: none)",
         what="tasks",
     )
-    shots: int = number(5, (0, MAX_SHOTS), "number of examples in the prompt (default: 5)")
+    shots: int = examples_in_prompt(5)
     limit: int = training_questions(help="number of training questions per task, as a stratified sample (default: 64)")
     token: str = string(
         "", ('input token, such as " fox", for which to show the tokens that the head promotes after it')
@@ -188,8 +189,8 @@ class IdealizeHeads(OfTexts):
         MISSING, "comma-separated heads whose patterns are replaced together, such as L1H0,L1H1", example="L1H1"
     )
     task: str | None = string(None, "also evaluate this task (no text is needed if a task is given)", what="task")
-    shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt (default: 0)")
-    same_examples: bool = flag("use the same examples for every question (faster)")
+    shots: int = examples_in_prompt()
+    same_examples: bool = flag(SAME_EXAMPLES)
     labels: str = labels_of_examples()
     limit: int = number(100, (1, MOST), "number of questions (default: 100)")
 

@@ -89,7 +89,7 @@ class CompareMechanisms(OnRay, WithData, OfModel):
         None,
         "training run or published series, as for `trajectory`, to measure at each snapshot in fp32 instead of --model",
     )
-    out: str | None = output(TABLES, "file to write all rows to: .csv or .parquet")
+    out: str | None = output(TABLES)
 
     def settings(self) -> MechanismSettings:
         """The settings, as the engine names them."""

@@ -36,7 +36,7 @@ class PatchPrompts(OfModel):
     pair: str | None = string(
         None, "positions I,J: only B's activation at I, put into A at J, over all layers (from 0; -1 is the last token)"
     )
-    out: str | None = output(TABLES, "output file: .csv or .parquet")
+    out: str | None = output(TABLES)
 
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd

@@ -29,7 +29,7 @@ class ComparePrecisions(OfTask):
         "comma-separated further precisions, or int8 by its outlier threshold, such as 0 for no outliers "
         "(default: 0,bf16)",
     )
-    order_questions: int = training_questions(help="number of training questions for importance (default: 64)")
+    order_questions: int = training_questions()
     text: str | None = path(None, "UTF-8 text file, or .jsonl file with texts, to read in place of --passage")
     passage: str = string(
         LONG_PASSAGE,
@@ -37,7 +37,7 @@ class ComparePrecisions(OfTask):
         what="passage",
         example=LONG_PASSAGE,
     )
-    out: str | None = output(TABLES, "file to write all heads and FFNs to: .csv or .parquet")
+    out: str | None = output(TABLES)
 
     @property
     def specs(self) -> list[LoadSpec]:

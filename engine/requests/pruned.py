@@ -16,15 +16,17 @@ from engine.models.masks import Mask
 from engine.models.session import Session, Target
 from engine.progress import Progress
 from engine.questions.chats import chat_template
-from engine.questions.rendering import MAX_SHOTS, TaskSpec
+from engine.questions.rendering import TaskSpec
 from engine.requests.base import (
     AS_CHAT,
     MOST,
+    SAME_EXAMPLES,
     OfModel,
     RequestRun,
     Result,
     WithData,
     WithPruning,
+    examples_in_prompt,
     labels_of_examples,
     mask_of,
     selected,
@@ -47,8 +49,8 @@ class PrunedModel(WithPruning, WithData, OfModel):
         "task for which the pruning order is computed; required with --prune-heads, --prune-ffns, and --prune-layers",
         what="task",
     )
-    shots: int = number(0, (0, MAX_SHOTS), "number of examples in the prompt of --task (default: 0)")
-    same_examples: bool = flag("use the same examples for every question")
+    shots: int = examples_in_prompt()
+    same_examples: bool = flag(SAME_EXAMPLES)
     labels: str = labels_of_examples()
     chat: bool = flag(AS_CHAT)
 
@@ -114,7 +116,7 @@ class MeasureSpeed(PrunedModel):
     command: ClassVar[str] = "speed"
     group: ClassVar[str] = "Pruning"
     remeasure: bool = flag("measure again, even if results are stored")
-    out: str | None = output(TABLES, "output file: .csv or .parquet")
+    out: str | None = output(TABLES)
 
     def measure(self, run: RequestRun) -> Result:
         from engine.accuracy.speed import speed

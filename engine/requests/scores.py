@@ -37,7 +37,6 @@ from engine.views.induction import induction_view
 from engine.views.sweep import criteria_view
 from engine.views.words import counted
 
-OUT = "output file: .npz, .csv or .parquet"
 N_BEST = 5
 MOST_SEEDS = 100
 LEVELS = ",".join(f"{level / 10:g}" for level in TENTHS)
@@ -56,7 +55,7 @@ class ScoreImportance(OnRay, OfTask):
         (1, MOST),
         f"number of prompts for {', '.join(OF_ENTITIES)} (default: {N_PROMPTS}; hundreds for small effects)",
     )
-    out: str | None = output(ARRAYS, OUT, is_required=True)
+    out: str | None = output(ARRAYS, is_required=True)
 
     def measurement(self, session: Session) -> Measurement[Scores]:
         if self.prompts != N_PROMPTS and self.score not in OF_ENTITIES:
@@ -87,7 +86,7 @@ class ScoreInduction(OfModel):
         "olsson", VARIANTS, "definition of the scores: olsson (default), or bansal (as in llm-interpret; slower)"
     )
     seed: int = number(0, (0, MOST_SEED), "seed of the random tokens (default: 0)")
-    out: str | None = output(ARRAYS, OUT, is_required=True)
+    out: str | None = output(ARRAYS, is_required=True)
 
     def measurement(self, session: Session) -> Measurement[InductionScores]:
         if self.bos is not None:
@@ -173,7 +172,7 @@ class CompareCriteria(OnRay, NamesTask):
     )
     levels: str = string(LEVELS, "comma-separated pruning levels, in percent (default: 0,10,...,100)")
     random_orders: int = number(SEEDS, (1, MOST_SEEDS), "number of random orders to compare with (default: 5)")
-    out: str | None = output(TABLES, "file to write all accuracies to: .csv or .parquet", is_required=True)
+    out: str | None = output(TABLES, is_required=True)
 
     def comparing(self, session: Session) -> Comparing:
         """The comparison, as an engine value."""

@@ -108,7 +108,7 @@ class Correlate(OnRay, OfManyTasks):
     induction: bool = flag(
         "also correlate with prefix matching and copying scores, and show what pruning keeps of them"
     )
-    out: str | None = output(TABLES, "output file: .csv or .parquet", is_required=True)
+    out: str | None = output(TABLES, is_required=True)
 
     def measurement(self, session: Session) -> Measurement[Survey]:
         return survey(self.target(session), self.settings(), self.grid(), self.score)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from engine.heads.attention import Head, HeadView, Overview
 
 WHAT_TO_PRUNE = 'components to prune, such as "L3H5 L4H* F7 F2-5 B9"'
-TABLE_OUT, ARRAY_OUT = "output file: .csv or .parquet", "output file: .npz, .csv or .parquet"
 N_BEST = 5
 
 
@@ -105,7 +104,7 @@ class MeasureLosses(ScoredTexts):
     window: int = number(0, (0, MOST), "tokens per window (default: the model's context)")
     stride: int = number(0, (0, MOST), "tokens between the starts of two windows (default: half a window)")
     chat: bool = flag(AS_CHAT)
-    out: str | None = output(TABLES, TABLE_OUT, is_required=True)
+    out: str | None = output(TABLES, is_required=True)
 
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
@@ -167,7 +166,7 @@ class AttributeHeads(ScoredTexts):
         None, "second mask; the loss change between --mask and this mask is also attributed to heads"
     )
     seed: int = number(0, (0, MOST_SEED), "seed of the random tokens used with --second-mask (default: 0)")
-    out: str | None = output(ARRAYS, ARRAY_OUT, is_required=True)
+    out: str | None = output(ARRAYS, is_required=True)
 
     def measure(self, run: RequestRun) -> Result:
         target = self.target(run.session)
@@ -208,7 +207,7 @@ class ContinuePrompt(OfModel):
     )
     seed: int = number(0, (0, MOST_SEED), "seed for sampling (default: 0)")
     add_vector: str | None = vector_option("the prompt, with --mask if given")
-    out: str | None = output(TABLES, TABLE_OUT, is_required=True)
+    out: str | None = output(TABLES, is_required=True)
 
     def measure(self, run: RequestRun) -> Result:
         how = How(self.tokens, round(1000 * self.temperature), self.seed)
@@ -239,7 +238,7 @@ class MeasureAttention(OfTexts):
     command: ClassVar[str] = "attention"
     group: ClassVar[str] = "Text"
     heads: str = string(MISSING, "comma-separated heads to show, such as L1H0,L1H1", example="L1H1")
-    out: str | None = output(ARRAYS, ARRAY_OUT, is_required=True)
+    out: str | None = output(ARRAYS, is_required=True)
 
     def measure(self, run: RequestRun) -> Result:
         from engine.heads.attention import head_views, overview
@@ -268,7 +267,7 @@ class MeasureLens(OfTexts):
 
     command: ClassVar[str] = "lens"
     group: ClassVar[str] = "Text"
-    out: str | None = output(TABLES, TABLE_OUT)
+    out: str | None = output(TABLES)
 
     def measure(self, run: RequestRun) -> Result:
         target = self.target(run.session)

@@ -219,7 +219,7 @@ class MeasureTrajectory(Request):
         (1, 10**9),
         "number of tokens per training step of a published series (required for series other than Pythia)",
     )
-    out: str | None = output(TABLES, "output file: .csv or .parquet")
+    out: str | None = output(TABLES)
     record: str | None = output((RECORD,), "file to write the complete record to: .safetensors")
     download: bool = flag("download missing snapshots from the Hub")
 

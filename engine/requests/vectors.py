@@ -38,7 +38,7 @@ class SwitchTaskOn(OfModel):
     task: str | None = string(None, "name of a task of word pairs, such as singular-plural (default: the first)")
     pairs: str | None = path(None, "CSV file of word pairs: questions and answers, with titles")
     prompt: str | None = string(None, "a prompt that gets the vector, instead of the task's pairs", what="prompt")
-    out: str | None = output(TABLES, "output file: .csv or .parquet")
+    out: str | None = output(TABLES)
 
     def measure(self, run: RequestRun) -> Result:
         target = self.target(run.session)
