@@ -52,7 +52,7 @@ class Jobs:
     `at_rest` is called by a thread when LONG_S or more was worked since the last time and nothing is left.
     `page` names the page that looks (None: no page does), `is_open` says whether that one is still to be seen. `tab`
     names the tab that asks, whose slots are meant; `is_here` says whether a tab is still open. `meanwhile` is called
-    every SLICE_S by whoever waits for a job, and may end that wait by an exception.
+    every SLICE_S while a thread waits for a job, and may end that wait by an exception.
     """
 
     def __init__(
