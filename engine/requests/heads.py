@@ -27,7 +27,6 @@ from engine.requests.base import (
     labels_of_examples,
     selected,
     task_named,
-    training_questions,
 )
 from engine.requests.fields import argv, flag, names_of, number, string
 from engine.requests.texts import MeasureLosses, OfTexts
@@ -58,7 +57,7 @@ class ReportHead(WithData, OfModel):
         what="tasks",
     )
     shots: int = examples_in_prompt(5)
-    limit: int = training_questions(help="number of training questions per task, as a stratified sample (default: 64)")
+    limit: int = number(64, (1, MOST), "number of training questions per task, as a stratified sample (default: 64)")
     token: str = string(
         "", ('input token, such as " fox", for which to show the tokens that the head promotes after it')
     )
