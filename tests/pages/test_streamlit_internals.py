@@ -3,6 +3,7 @@ these tests say what to read again."""
 
 import re
 import threading
+import time
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -140,6 +141,35 @@ def test_a_written_value_is_sent_again_until_the_browser_reports_it(monkeypatch)
     at.run()
     assert not at.number_input[0].proto.set_value, f"a reported value is sent again; {AGAIN}"
     assert at.number_input[0].set_value(20).run().number_input[0].value == 20
+
+
+def test_a_request_that_waited_for_a_long_run_does_not_undo_what_was_written_meanwhile(monkeypatch):
+    def script():
+        import streamlit as st
+
+        from pages.ui.page.streamlit_internals import put_the_browser_first
+        from pages.ui.page.widget_writes import hold, write
+
+        put_the_browser_first()
+        if st.session_state.pop("writes", False):
+            write("level", 10)
+        hold("level")
+        st.number_input("Level", 0, 100, 0, key="level", bind="query-params")
+
+    at, now_s = run(script), time.monotonic
+    at.session_state.writes = True
+    at.run()
+
+    def late(state, *states, call=SafeSessionState.on_script_will_rerun, **of):
+        call(state, *states, **of)
+        monkeypatch.setattr(time, "monotonic", lambda: now_s() + 10)  # so long has it run until the control is drawn
+
+    with monkeypatch.context() as waits:
+        waits.setattr(SafeSessionState, "on_script_will_rerun", late)
+        at.number_input[0].set_value(0)  # the browser had not drawn the written value yet
+        at.run()
+    assert at.number_input[0].value == 10, f"the value before is back; {AGAIN}"
+    assert at.number_input[0].set_value(0).run().number_input[0].value == 0, "the user's own, ten seconds later"
 
 
 def test_a_run_replaced_after_the_browsers_back_leaves_the_address_in_force():

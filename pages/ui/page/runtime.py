@@ -29,6 +29,7 @@ from pages.ui.page.streamlit_internals import (
 from pages.ui.page.tables import plain
 
 MODELS = "models"  # in a tab's notes: those that it shows
+tab = session_id  # the tab that is being drawn or clicked in
 
 
 def require_frame(page: str) -> None:
@@ -102,11 +103,6 @@ def is_open(known: Mapping[str, int], page: tuple[str, int]) -> bool:
     """Returns whether a browser shows the drawings of this run of a page."""
     session, number = page
     return is_connected(session) and known.get(session) == number
-
-
-def tab() -> str | None:
-    """Returns the tab that is being drawn or clicked in; None in a thread that runs no page."""
-    return session_id()
 
 
 def is_here(session: str | None) -> bool:

@@ -5,6 +5,7 @@ modules import only `streamlit` and `streamlit.components.v2`, which are public.
 this module are the same for the page in the browser: no others select elements by test id.
 """
 
+import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -29,6 +30,7 @@ PAGE_STYLE = f"<style>{Path(__file__).with_suffix('.css').read_text(encoding='ut
 HIDE_FILES = '[data-testid="stSidebarNav"]:not(:has([data-testid="stNavSectionHeader"])) { visibility: hidden; }'
 PAGE_SCRIPT = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
 RESTORING = "restoring an address"  # in the session: page and parameters, until all its widgets have been drawn
+SENT_S = "sent_s"  # of a tab's requests, and of a run: when the browser sent the last values, and those that it has
 DOWNLOADS_KEPT = 8  # files in memory
 _downloads = count()
 Values = str | list[str]
@@ -71,7 +73,7 @@ def put_the_browser_first() -> None:
     """
     AppSession.request_rerun = _request_rerun  # pyright: ignore[reportAttributeAccessIssue]
     ScriptRequests.request_rerun = _rerun  # pyright: ignore[reportAttributeAccessIssue]
-    SafeSessionState.on_script_will_rerun = _call_functions  # pyright: ignore[reportAttributeAccessIssue]
+    SafeSessionState.on_script_will_rerun = _call  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _request_rerun(session: AppSession, client_state: ClientState | None, request: Call = AppSession.request_rerun):
@@ -85,12 +87,14 @@ def _request_rerun(session: AppSession, client_state: ClientState | None, reques
 
 def _rerun(requests: ScriptRequests, data: RerunData, request: Call = ScriptRequests.request_rerun) -> bool:
     waits = requests._state is ScriptRequestType.RERUN and requests._rerun_data.page_script_hash
+    if data.widget_states is not None:
+        vars(requests)[SENT_S] = time.monotonic()
     return bool(waits and waits != data.page_script_hash == page_hash()) or request(requests, data)
 
 
-def _call_functions(
-    state: SafeSessionState, *states: Any, call: Call = SafeSessionState.on_script_will_rerun, **of: Any
-) -> None:
+def _call(state: SafeSessionState, *states: Any, call: Call = SafeSessionState.on_script_will_rerun, **of: Any):
+    if (run := get_script_run_ctx(suppress_warning=True)) is not None:
+        vars(run)[SENT_S] = vars(run.script_requests).get(SENT_S)
     end_if_requested = state._yield_callback
     object.__setattr__(state, "_yield_callback", lambda: None)
     try:
@@ -164,6 +168,11 @@ def is_reported(key: str) -> bool:
         return False
     state = run.session_state._state
     return state._key_id_mapper.get_id_from_key(key, "") in state._new_widget_state.states
+
+
+def reported_s() -> float:
+    """Returns when the browser sent the values that this run has of it: they may have waited for a long run."""
+    return getattr(get_script_run_ctx(suppress_warning=True), SENT_S, None) or time.monotonic()
 
 
 def page_with_script(script: str) -> str:

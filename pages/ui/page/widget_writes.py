@@ -14,7 +14,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.ui.page.streamlit_internals import is_back_or_forward, is_reported
+from pages.ui.page.streamlit_internals import is_back_or_forward, is_reported, reported_s
 
 HELD_S = 2.0
 
@@ -54,5 +54,5 @@ def hold(key: str) -> None:
         state.pop(f"{key} written", None)
     elif last is not None and key in state:
         is_unsent = state[key] == last.value and not is_reported(key)
-        if is_unsent or (time.monotonic() < last.until_s and state[key] in last.before):
+        if is_unsent or (reported_s() < last.until_s and state[key] in last.before):
             state[key] = last.value
