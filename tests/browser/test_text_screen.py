@@ -240,6 +240,10 @@ def a_text_of_200_kb_without_a_space_is_shown_in_parts_and_can_be_left(page):
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth <= innerWidth"), "it wraps"
     choose(page, "Text", TITLE)
     page.locator(TEXT, has_text="Dursley").wait_for()  # for a moment the one before may stand there too
+    ready(page)
+    left = page.locator("[data-testid=stExpander] > details, [data-testid=stElementToolbar]")
+    moves = left.evaluate_all("all => all.map(each => getComputedStyle(each).transitionProperty)")
+    assert set(moves) == {"none"}, "one that is taken away meanwhile stays in memory with all that is in it"
 
 
 def a_text_loaded_and_remembered_is_in_the_address(page, file):
