@@ -29,9 +29,8 @@ HTML_HELP = "One file that any browser opens from disk, without this app and wit
 ZIP_HELP = "Every picture and table, the command, the program, the receipts and the page."
 NOTEBOOK_HELP = "The requests behind this screen, their tables, and its charts. Runs wherever Headroom is installed."
 TALK_HELP = "All slides as one file that any browser opens without a network. Arrow keys step through them."
-NOTEBOOK = ("ipynb", "application/x-ipynb+json")
 SVG, PNG, CSV = ("svg", "image/svg+xml"), ("png", "image/png"), ("csv", "text/csv")
-HTML = ("html", "text/html")
+HTML, NOTEBOOK = ("html", "text/html"), ("ipynb", "application/x-ipynb+json")
 N_ROWS, N_COLUMNS = 12, 6  # of a table on a slide
 ADDED = "slide added"  # in the session: the number of the slide just added
 

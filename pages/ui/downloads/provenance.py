@@ -43,8 +43,7 @@ def permalink() -> str:
 
 
 def rows(parts: Sequence[ReceiptSummary]) -> pd.DataFrame:
-    """Returns one row for each part with a record: when (UTC), seconds, and the number of its records and of those that
-    came with Headroom."""
+    """Returns a row for each part with a record: when (UTC), seconds, its records, and how many of them are shipped."""
     found = [
         (each.name, each.first, each.last, round(each.seconds, 1), each.n, each.n_shipped) for each in parts if each.n
     ]

@@ -10,13 +10,14 @@ from engine.importance.orders import Axis
 from engine.views.words import NOUNS as NOUNS
 
 AXES: dict[Axis, str] = {"heads": "Attention heads pruned", "ffns": "FFNs pruned"}
-AXIS_HELP = {"heads": "A pruned head gives 0 to its layer's output projection.", "ffns": "A pruned FFN adds nothing."}
 # what Prune prunes by level: whole layers too
 LEVELS: dict[Axis, str] = {**AXES, "layers": "Layers dropped"}
 LEVEL_NOUNS: dict[Axis, str] = {**NOUNS, "layers": "layers"}
-LEVEL_HELP = AXIS_HELP | {
+LEVEL_HELP = {
+    "heads": "A pruned head gives 0 to its layer's output projection.",
+    "ffns": "A pruned FFN adds nothing.",
     "layers": "Of a layer that is dropped all heads and the FFN are pruned: it is not run, and adds its attention's "
-    "output bias alone, where it has one. The norms of OPT-350m, after each layer, stay."
+    "output bias alone, where it has one. The norms of OPT-350m, after each layer, stay.",
 }
 SHOT_COUNTS = (0, 1, 5)  # examples in the prompt
 SHOTS = 5  # the default, and the count of screens without a control

@@ -167,8 +167,7 @@ def budget_s() -> float:
 
 
 def first_figure_s() -> float:
-    """Returns up to how many forecast seconds a screen measures by itself what it opens with; 0 if no work may start
-    by itself."""
+    """Returns the budget of what a screen opens with, in forecast seconds: it is measured without being asked for."""
     return FIRST_FIGURE * budget_s()
 
 

@@ -111,8 +111,7 @@ def forget_previous_fragments() -> None:
 
 
 def keep_download(data: bytes, mime: str, file: str) -> bytes:
-    """Returns `data`, and keeps it for the browser until `DOWNLOADS_KEPT` other files were made; to be called in the
-    function of a download button.
+    """Returns `data` in the function of a download button, and keeps it until `DOWNLOADS_KEPT` others were made.
 
     Streamlit keeps what such a function returns for two runs of any session: next to a timer, less than a second. A
     browser that asked later got "Download Button source error - 404". A file is kept by its content, type, and name.
