@@ -12,7 +12,6 @@ file as its `__init__`, and imports `headroom.engine`, so site-packages gets no 
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 
@@ -61,8 +60,10 @@ def __dir__() -> list[str]:
 def main() -> int:
     """Exit code of the command that the process was given, or of the app."""
     arguments = sys.argv[1:]
-    gc.set_threshold(UNCOLLECTED)
     try:
+        import gc
+
+        gc.set_threshold(UNCOLLECTED)
         from engine.__main__ import cancel, share_processors, silence_libraries
         from engine.__main__ import main as command_line
 
