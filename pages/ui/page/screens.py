@@ -41,7 +41,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Prune",
             "content_cut",
             "How many questions does the model still answer when attention heads and FFNs are switched off?",
-            "press “Remove induction heads”, or drag “Attention heads pruned” and release it.",
+            "press “Remove induction heads”, drag “Attention heads pruned”, or see on Heads which of them matter most.",
             bar="study",
         ),
         Screen(
