@@ -215,15 +215,14 @@ class Jobs:
                 return None
             self._look_at(job)
             job.n_waiting += 1
-        left_s = math.inf if timeout is None else timeout
-        end_s = time.monotonic() + left_s
+        end_s = math.inf if timeout is None else time.monotonic() + timeout
         try:
             while True:
+                left_s = max(0.0, end_s - time.monotonic())
                 with self._changed:
                     if self._changed.wait_for(arrived, min(SLICE_S, left_s)) or left_s <= SLICE_S:
                         return self.status(slot)
                 self._meanwhile()
-                left_s = max(0.0, end_s - time.monotonic())
         finally:
             with self._changed:
                 job.n_waiting -= 1

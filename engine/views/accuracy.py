@@ -16,7 +16,7 @@ from engine.studies.ablations import Ablations
 from engine.studies.removal import N_DRAWS, Removal, without
 from engine.views import kit
 from engine.views.view import Column, Part, View, interval
-from engine.views.words import Effect, counted, listed, number, p_in_words, percent, plain
+from engine.views.words import Effect, capitalized, counted, listed, number, p_in_words, percent, plain
 
 NO_HEADS = (
     "**This model has no induction heads** by the rule used here: no head looks at what followed a token's earlier "
@@ -113,7 +113,7 @@ def standing(
         finding = f"With {what}, {plain(task)} **{words}**: {before} → {value} right."
         some = f" on these {change.n}" if change.n < max(len(full), total) else ""
         delta = f"{number(100 * change.difference, 1, sign=True)} points against the full model's {before}{some}"
-        lines += [f"{words[:1].upper()}{words[1:]}", *([] if is_sure else [f"The full model: {before}{some}"])]
+        lines += [capitalized(words), *([] if is_sure else [f"The full model: {before}{some}"])]
         details.append(f"Gained **{change.gained:,}**, lost **{change.lost:,}** ({p_in_words(change.p_mcnemar)})")
     sure = {"finding": finding, "is_sure": True} if is_sure else {}
     return Standing(value, delta if is_sure else interval, [*lines, what], details, change=change, **sure)

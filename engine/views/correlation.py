@@ -13,7 +13,7 @@ from engine.questions.rendering import TaskSpec
 from engine.studies.surveys import describe_task, shots_in_words
 from engine.views import kit
 from engine.views.view import Column, Part, View, interval
-from engine.views.words import counted, listed, not_measured, number, percent, plain
+from engine.views.words import capitalized, counted, listed, not_measured, number, percent, plain
 
 COLUMNS = {
     "at": Column("Shots, or task"),
@@ -106,8 +106,7 @@ def rankings_in_words(of: Rankings, measure: str, noun: str) -> str:
     if not pairs:
         return "No two rankings can be compared yet."
     if measure == "cost":
-        cost = _cost_in_words(of)
-        return f"{cost[0].upper()}{cost[1:]}."
+        return f"{capitalized(_cost_in_words(of))}."
     (least, low), *_, (_, high) = [*pairs.items()] * (2 if len(pairs) == 1 else 1)
     form = MEASURES[measure].text
     kind = {"srcc": "rank correlation", "within": "rank correlation within a layer", "overlap": "share of the top 30%"}
@@ -118,7 +117,7 @@ def rankings_in_words(of: Rankings, measure: str, noun: str) -> str:
         said = f"**{_alike(mean, within, noun)}**: {said}"
         said += f", {number(within)} within a layer on average" if measure == "srcc" and within == within else ""
     cost = f"; {_cost_in_words(of)}" if of.costs and measure != "overlap" else ""
-    return f"{said[0].upper()}{said[1:]}{cost}."
+    return f"{capitalized(said)}{cost}."
 
 
 def pair_in_words(of: Rankings, a: str, b: str, noun: str) -> str:

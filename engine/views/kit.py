@@ -25,14 +25,8 @@ LEGEND_PX, SLANTED_PX = 50, 60  # under a chart that has no room for it at the s
 LABEL_PX = 20  # between two labels that are turned
 MOST_LETTERS = 90  # on an axis without turning its labels
 # the title of rows: above them, as few rows would cut an upright one
-ABOVE = {
-    "titleAngle": 0,
-    "titleAnchor": "end",
-    "titleAlign": "right",
-    "titleBaseline": "bottom",
-    "titleX": -15,
-    "titleY": -6,
-}
+ABOVE = {"titleAngle": 0, "titleAnchor": "end", "titleAlign": "right", "titleBaseline": "bottom"}
+ABOVE |= {"titleX": -15, "titleY": -6}
 CROSS = "M-1,-1L1,1M-1,1L1,-1"
 
 
@@ -240,14 +234,12 @@ def scatter(part: Part, x: str, y: str, color: str = "layer") -> Picture:
 def _rows(part: Part, y: str, layers: Sequence[Mapping[str, Any]]) -> Picture:
     """A chart with a line for each row."""
     n = len({row[y] for row in part.rows})
-    axis = {"labelLimit": 320, "labelFlush": False, "title": part.column(y).title, "ticks": False, "domain": False}
-    axis |= ABOVE
+    title, look = part.column(y).title, {"labelLimit": 320, "labelFlush": False, "ticks": False, "domain": False}
+    axis = {"title": title, **look, **ABOVE}
     encoding = {"y": {"field": y, "type": "nominal", "sort": None, "axis": axis}, "tooltip": tips(part)}
-    look = {
-        "height": (max(2, n) + bool(axis["title"])) * ROW_PX + AXIS_PX,
-        "padding": {"right": 12},
-    }  # for a number at its end
-    return _picture(part, layers, encoding, look)
+    height = (max(2, n) + bool(title)) * ROW_PX + AXIS_PX
+    room = {"right": 12}  # for a number at the end of the axis
+    return _picture(part, layers, encoding, {"height": height, "padding": room})
 
 
 def _picture(

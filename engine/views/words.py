@@ -24,6 +24,11 @@ def number(value: float, digits: int = 2, sign: bool = False) -> str:
     return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
 
 
+def capitalized(words: str) -> str:
+    """Returns words as they begin a sentence."""
+    return words[:1].upper() + words[1:]
+
+
 def percent(share: float, digits: int = 1) -> str:
     """Returns a share such as "41.2%"; a dash if undefined."""
     return f"{number(100 * share, digits)}%" if share == share else "–"

@@ -29,7 +29,7 @@ from engine.views.importance import mean_scores_part
 from engine.views.pictures import Picture, rasterized, to_svg
 from engine.views.sweep import break_part, describe_power, grid_parts, orders_view, statements_view, sweep_view
 from engine.views.view import Column, Part, plain_text
-from engine.views.words import NOUNS
+from engine.views.words import NOUNS, capitalized
 from pages.ui.page.tables import number, whole_percent
 
 TRANSFER = {
@@ -239,7 +239,7 @@ def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
     if worst is None:
         return f"**These tasks could share one ranking**: {at}, none loses {SMALL_LOSS} points by that of another."
     said = f"{at}, {worst.task} loses **{number(worst.lost, 0)} points** by the ranking of {worst.source}."
-    return f"**Not all tasks need the same heads**: {said}" if worst.is_clear else f"{said[0].upper()}{said[1:]}"
+    return f"**Not all tasks need the same heads**: {said}" if worst.is_clear else capitalized(said)
 
 
 def typeset(words: str) -> str:

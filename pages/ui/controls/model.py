@@ -22,6 +22,7 @@ from engine.models.self_check import known_fault
 from engine.models.session import Target, target_of
 from engine.placement.placement import offered_config
 from engine.training.folders import Run, opened
+from engine.views.words import capitalized
 from pages.ui.controls.controls import with_own
 from pages.ui.controls.offers import is_here, offered
 from pages.ui.controls.study import STUDY, Study, restore
@@ -154,10 +155,10 @@ def draw_facts(where: DeltaGenerator, spec: LoadSpec, config: ModelConfig) -> No
     where.caption(plain(first), help="\n\n".join(plain(line) for line in [*others, state]))
     if found.placement is not None and not found.placement.is_whole:
         placed = found.placement.in_words()
-        where.caption(f"{placed[0].upper()}{placed[1:]}", help=PLACES_HELP)
+        where.caption(capitalized(placed), help=PLACES_HELP)
     if snapshot := snapshot_in_words(spec):
         which, _, made = snapshot.partition("; ")
-        where.caption(plain(which), help=plain(f"{made[:1].upper()}{made[1:]}."))
+        where.caption(plain(which), help=plain(f"{capitalized(made)}."))
 
 
 def snapshot_in_words(spec: LoadSpec) -> str:
