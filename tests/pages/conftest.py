@@ -302,6 +302,7 @@ def job_states():
     return {(slot, job.status.key, job.status.finished_s) for (_, slot), job in slots}
 
 
+TRY = "  \n**Try:** "  # in the heading
 SECOND = re.compile(r"(?P<model>.+ in (fp32|bf16|int8)): questions right")  # the label of the second model's figure
 
 
@@ -318,10 +319,15 @@ def second_figure(at):
     return found[0] if found else None
 
 
+def heading_of(at):
+    """The words next to the title."""
+    return next(each.value for each in at.main.markdown if TRY in each.value)
+
+
 def under_figure(at):
     """What stands under the large figure, after the badge of the pruned parts, and in its help, without what is always
     in that."""
-    below = next(each for each in at.main.markdown if "badge[" not in each.value)
+    below = next(each for each in at.main.markdown if "badge[" not in each.value and TRY not in each.value)
     return f"{below.value}  \n{below.help.removesuffix(HELP)}"
 
 

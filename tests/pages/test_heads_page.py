@@ -1,7 +1,6 @@
 """The Heads screen in one process: the map, the card of a head, heads alone and together, and the rankings of tasks."""
 
 from functools import partial
-from html import unescape
 
 import numpy as np
 import pytest
@@ -31,6 +30,7 @@ from tests.pages.conftest import (
     command_of,
     frames_of,
     go_to,
+    heading_of,
     labels,
     number_after,
     press,
@@ -174,8 +174,7 @@ def test_what_another_tasks_order_costs_is_measured_on_demand_and_told(across, o
     at = press(across(), "Measure these rankings")
     assert "heads pruned by the order of" not in said(at)
     press(at, "Prune 50% by each of 2 rankings")
-    heading = unescape(at.get("html")[1].proto.body)  # after the stylesheet, which stays as it is
-    assert "with 50% of heads pruned by the order of another task, no task clearly loses" in heading
+    assert "with 50% of heads pruned by the order of another task, no task clearly loses" in heading_of(at)
     session = runtime.session()
     task, others = TaskSpec("demo_copy", 0), ("demo_copy", "demo_lookup")
     [request] = [each for each in command_of(at).splitlines() if "correlate" in each]

@@ -23,6 +23,7 @@ from pages.ui.prune import estimates
 from scripts.make_demo.shipped import KERNELS, LARGE_VIEW, MEASURED, OF_ONE_KERNEL, ONCE, VIEWS, cards, opened
 from tests.conftest import REPOSITORY
 from tests.engine.fixtures import in_turns
+from tests.pages.conftest import heading_of
 
 MAX_BYTES = 4_000_000
 
@@ -64,8 +65,7 @@ def test_a_default_view_is_shown_at_once(view, kernels, empty_store, monkeypatch
 
 def test_the_headline_of_the_first_visit_is_what_the_story_measured(empty_store, open_app):
     first = {"model": "demo", "precision": "int8", "task": "demo_outfit", "shots": "5"}
-    full, pruned = (open_app("prune", **first, heads=heads).get("html") for heads in ("0", "50"))
-    [headline], [other] = ([each.proto.body for each in drawn if "<h1>" in each.proto.body] for drawn in (full, pruned))
+    headline, other = (heading_of(open_app("prune", **first, heads=heads)) for heads in ("0", "50"))
     target = runtime.session().target(LoadSpec("demo", "int8"))
     found = removal(target, TaskSpec("demo_outfit", 5), 100).stored(runtime.session())
     without, all_heads = (f"{100 * share:.0f}%" for share in (found.removed.pruned, found.removed.full))

@@ -70,8 +70,14 @@ def test_a_run_has_a_session_and_a_page():
 def test_a_script_runs_before_streamlits_own():
     page = internals.page_with_script("mine()")
     assert page.index("<script>mine()</script>") < page.index('<script type="module"')
-    mine = f"<style>{internals.HIDE_FILES}</style><script>mine()</script>"
-    assert page.replace(mine, "") == (Path(get_static_dir()) / "index.html").read_text("utf-8")
+    mine, links = (
+        f"<style>{internals.HIDE_FILES}</style><script>mine()</script>",
+        r'(<link rel="modulepreload"[^>]*>)+</head>',
+    )
+    theirs = (Path(get_static_dir()) / "index.html").read_text("utf-8")
+    assert re.sub(links, "</head>", page.replace(mine, "")) == theirs
+    for name in internals.OF_SLIDERS:
+        assert page.count(f'href="./static/js/{name}.') == 1, f"Streamlit has no script {name} any more; {AGAIN}"
 
 
 def test_elements_are_drawn_into_a_delta_generator():

@@ -101,7 +101,7 @@ def _draw_rankings(of: RankingReader, labels: list[str], noun: str, sheet: Sheet
         a, b = _choose_pair(known.pairs("srcc"), labels)
         _draw_pair(of, a, b, noun, sheet)
     said = rankings_in_words(known, measure, noun)
-    draw_headline("heads", said.replace("**", ""))
+    draw_headline("heads", said)
     sheet.says.insert(0, said)
     with matrix_at:
         if known.pairs(measure):

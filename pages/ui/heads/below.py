@@ -15,7 +15,7 @@ from engine.requests import AblateHeads, ComparePrecisions, Correlate, Result, S
 from engine.studies.surveys import Survey, describe_task, survey
 from engine.views.heads import all_scores_part
 from engine.views.induction import COLUMNS, both_part, capacity_view
-from engine.views.view import MAGNITUDE, Column, plain_text
+from engine.views.view import MAGNITUDE, Column
 from pages.ui.controls.coloring import COST, ESTIMATE, LOST, title_of
 from pages.ui.controls.first_views import N_COMPARED
 from pages.ui.controls.many_tasks import show_failed, with_others
@@ -66,7 +66,7 @@ def draw_alone(of: ScoreReader, words: str, sheet: Sheet, since_s: float) -> Sec
 
 def _draw_alone(found: Result, sheet: Sheet) -> None:
     view = found.view
-    draw_headline("heads", plain_text(view.finding))
+    draw_headline("heads", view.finding)
     sheet.says.insert(0, view.finding)
     for part in view.parts:
         draw_part(part, "heads_alone", view.finding, sheet)

@@ -5,7 +5,6 @@ The navigation, the line on top of each screen and the browser's title all come 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,7 +40,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Prune",
             "content_cut",
             "How many questions does the model still answer when attention heads and FFNs are switched off?",
-            "press “Remove induction heads”, drag “Attention heads pruned”, or see on Heads which of them matter most.",
+            "press “Remove induction heads”, or drag the slider. Heads shows which heads matter.",
             bar="study",
         ),
         Screen(
@@ -57,7 +56,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Text",
             "format_ink_highlighter",
             "A text, token by token: which words the pruned model predicts worse, and where the heads look.",
-            "press “Prune the induction heads”, then click a token: names that return are no longer predicted.",
+            "press “Prune the induction heads”, then click a name that returns.",
             bar="study",
         ),
         Screen(
@@ -99,29 +98,27 @@ def draw_heading(page: st.Page) -> None:
     buttons next to it; the browser's tab is named after it."""
     screen = screen_of(page.title)
     row = st.container(key="title_row", horizontal=True, gap="small")
-    heading_at = row.container()
-    heading_at.html(f'<span data-mark="style"></span>{CSS}{PAGE_STYLE}')  # what changes has no style for a moment
-    st.session_state[HEADING] = heading_at.empty()
+    row.title(screen.title, anchor=False, width="content")
+    words_at = row.container(key="title_words")
+    words_at.html(f'<span data-mark="style"></span>{CSS}{PAGE_STYLE}')  # what changes has no style for a moment
+    st.session_state[HEADING] = words_at.empty()
     look: dict[str, Any] = {"horizontal": True, "width": "content", "gap": "small"}
     st.session_state[ACTIONS] = row.container(key="title_screen", **look)
     st.session_state[PRESENT] = row.container(key="title_app", **look)
     st.set_page_config(page_title=f"{screen.title} · Headroom")
-    _draw_heading(screen, st.session_state.get(HEADLINE + screen.file) or screen.purpose)
+    _draw_words(screen)
 
 
 def draw_headline(file: str, finding: str) -> None:
-    """Draws a finding in place of the purpose of the screen in this file, which is open; the purpose if it is ""."""
-    if st.session_state.get(HEADLINE + file, "") == finding:
-        return
-    st.session_state[HEADLINE + file] = finding
-    screen = screen_of(file)
-    _draw_heading(screen, finding or screen.purpose)
+    """Draws a finding, as Markdown, in the heading of this file's screen, which is open; "" draws its purpose."""
+    if st.session_state.get(HEADLINE + file, "") != finding:
+        st.session_state[HEADLINE + file] = finding
+        _draw_words(screen_of(file))
 
 
-def _draw_heading(screen: Screen, line: str) -> None:
-    title, line, action = (escape(words) for words in (screen.title, line, screen.action))
-    heading = f'<header class="heading"><h1>{title}</h1> <p>{line}</p> <p><b>Try:</b> {action}</p></header>'
-    st.session_state[HEADING].html(heading)
+def _draw_words(screen: Screen) -> None:
+    line = st.session_state.get(HEADLINE + screen.file) or screen.purpose
+    st.session_state[HEADING].markdown(f"{line}  \n**Try:** {screen.action}")
 
 
 def _page(screen: Screen, first: bool) -> st.Page:

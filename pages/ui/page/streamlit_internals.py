@@ -28,6 +28,7 @@ READ_IN = "1.67.0"
 PAGE_STYLE = f"<style>{Path(__file__).with_suffix('.css').read_text(encoding='utf-8')}</style>"
 # The files of pages/, which Streamlit lists until the app has drawn its own navigation, which has sections.
 HIDE_FILES = '[data-testid="stSidebarNav"]:not(:has([data-testid="stNavSectionHeader"])) { visibility: hidden; }'
+OF_SLIDERS = ("BidiComponent", "serialization", "recordbatch", "_arrayReduce")  # scripts, which are modules
 PAGE_SCRIPT = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
 RESTORING = "restoring an address"  # in the session: page and parameters, until all its widgets have been drawn
 SENT_S = "sent_s"  # of a tab's requests, and of a run: when the browser sent the last values, and those that it has
@@ -175,12 +176,14 @@ def reported_s() -> float:
 
 
 def page_with_script(script: str) -> str:
-    """Returns the page that Streamlit serves at every address, with a script that runs before its own."""
-    page = (Path(get_static_dir()) / "index.html").read_text(encoding="utf-8")
-    before, found, after = page.partition("<script>")
-    if not found:
-        raise LookupError("Streamlit's index.html has no <script> any more: read it again")
-    return f"{before}<style>{HIDE_FILES}</style><script>{script}</script>{found}{after}"
+    """Returns the page that Streamlit serves at every address, with a script that runs before its own. It fetches the
+    scripts of our sliders at once: Streamlit asks for them last."""
+    static = Path(get_static_dir())
+    page = (static / "index.html").read_text(encoding="utf-8")
+    paths = [path.relative_to(static) for name in OF_SLIDERS for path in static.glob(f"static/js/{name}.*.js")]
+    links = "".join(f'<link rel="modulepreload" crossorigin href="./{path.as_posix()}">' for path in paths)
+    before_theirs = f"<style>{HIDE_FILES}</style><script>{script}</script><script>"
+    return page.replace("<script>", before_theirs, 1).replace("</head>", f"{links}</head>")
 
 
 def page_hash() -> str | None:

@@ -139,7 +139,7 @@ def headline(x: Experiment, mask: Mask | None) -> str:
     """Returns what the model loses without its induction heads, as it stands in the heading; "" if that is not stored,
     or if anything is pruned."""
     found = stored_once(_removed(x)) if mask is not None and mask.is_full else None
-    return "" if found is None else removal_headline(found, x.shape.n_heads_total, x.task.name)
+    return "" if found is None else removal_headline(found, x.shape.n_heads_total, plain(x.task.name))
 
 
 def break_of(x: Experiment, found: Curve) -> BreakPoint | None:
