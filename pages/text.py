@@ -9,7 +9,7 @@ import streamlit as st
 from pages.ui.controls.controls import one_of
 from pages.ui.controls.study import study
 from pages.ui.controls.study_bar import draw_level
-from pages.ui.controls.texts import PAPER, PAPER_SAYS, choose_text, paste_paper
+from pages.ui.controls.texts import PAPER, PAPER_SAYS, choose_text
 from pages.ui.downloads.actions import draw_actions
 from pages.ui.page.runtime import require_frame
 from pages.ui.page.work import live
@@ -22,9 +22,8 @@ require_frame("pages/text.py")
 asks, run = study(), TextRun()
 with st.container(key="text_level"):
     badge_at = draw_level(asks).container(key="text_badge")
-text_at, paper_at, shade_at, head_at = st.columns([9, 5.6, 4.4, 4], gap="small", vertical_alignment="bottom")
+text_at, shade_at, head_at = st.columns([11, 5, 4], gap="medium", vertical_alignment="bottom")
 chosen = choose_text(text_at)
-paste_paper(paper_at)
 shade = one_of(shade_at, "Shade by", SHADE, "text_shade", SHADE_HELP)
 awaits_at = st.empty()
 text = await_text(chosen, awaits_at)

@@ -228,7 +228,7 @@ def text(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     found.same("mask of the Text screen", mask, oracle.run(words, oracle.new_store())["mask"])
     losses = read_losses(seen, oracle).dropna(subset=["loss_full_nats", "loss_masked_nats"])
     full, pruned = losses["loss_full_nats"].mean(), losses["loss_masked_nats"].mean()
-    said = re.search(r"mean loss (?:is|stays at|\w+ from) ([\d.]+)(?: to ([\d.]+))? nats a token", seen["text"])
+    said = re.search(r"mean loss (?:is |stays at )?([\d.]+)(?: to ([\d.]+))? nats", seen["text"])
     found.same("mean loss of the full model", said[1], full, 6e-3)
     found.same("mean loss of the pruned model", said[2] or said[1], pruned, 6e-3)
 

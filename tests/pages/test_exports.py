@@ -69,10 +69,10 @@ def test_the_page_of_a_text_says_how_both_models_write_on(sheet_of):
     screen, _ = sheet_of("text")
     page = exports.to_html(screen).decode()
     assert "Full model: “" in page and "Pruned model: “" in page and "1 of 8 heads" in page
-    assert set(screen.sheet.pictures) == {"Text", "Loss by token index"}
+    assert set(screen.sheet.pictures) == {"Text"}
     said = screen.sheet.table("Continuation").decode()
     assert said.count("full,") == said.count("masked,") == 24
-    assert set(screen.sheet.tables) == {"Losses by token", "Attention", "Loss by token index", "Continuation"}
+    assert set(screen.sheet.tables) == {"Losses by token", "Attention", "Continuation"}
 
 
 def test_a_text_is_set_with_every_letter_once_and_no_line_too_long():

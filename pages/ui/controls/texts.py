@@ -22,12 +22,12 @@ from pages.ui.page.widget_writes import hold, write
 OWN, FAULT, NOTE = "own_text", "own_text_fault", "own_text_note"
 PRIVATE = "It never leaves this computer."
 KEY, LINKED = "text_text", "text_own"  # query parameters: the name of the text, and a short one of the user's own
-PASTED, LOADED, NAME, PASTED_PAPER = (f"{KEY}_{of}" for of in ("pasted", "loaded", "name", "paper"))  # controls
+PASTED, LOADED, NAME = (f"{KEY}_{of}" for of in ("pasted", "loaded", "name"))  # controls
 FIRST = "Names that return"  # the text that the screen opens with
 MAX_LINKED = 1500  # characters of an unnamed text that the address holds
 PAPER = "The passage of the paper"
 PAPER_HELP = (
-    "The first paragraphs of *Harry Potter and the Philosopher's Stone*, which Olsson et al. show in *In-context "
+    "For the first paragraphs of *Harry Potter and the Philosopher's Stone*, which Olsson et al. show in *In-context "
     "Learning and Induction Heads*: chapter one, from “Mr. and Mrs. Dursley, of number four, Privet Drive” on. They "
     "are under copyright, so paste them from your own copy. They are kept on this computer, under this name."
 )
@@ -122,6 +122,9 @@ def _draw_own(name: str, own: Chosen | None, names: list[str]) -> None:
         about: dict[str, Any] = {"on_click": _guarded, "args": (_use_pasted,), "icon": ":material/check:"}
         help = "Measures it. Ctrl+Enter in the field does the same."
         st.form_submit_button("Use the pasted text", help=help, **about)
+        if PAPER not in names:
+            about = {"on_click": _guarded, "args": (_keep_paper,), "type": "tertiary", "help": PAPER_HELP}
+            st.form_submit_button("It is the passage of the paper", **about)
     about = {"on_change": _guarded, "args": (_use_loaded,), "help": f"At most 1 MB, in any encoding. {PRIVATE}"}
     st.file_uploader("Or load a text file", ["txt", "md"], key=LOADED, max_upload_size=2, **about)
     if own and own.name == name:
@@ -169,22 +172,8 @@ def open_at_head(name: str) -> None:
     st.switch_page("pages/text.py", query_params=query)
 
 
-def paste_paper(where: DeltaGenerator) -> None:
-    """Draws the button that takes the passage of the paper, until it is kept."""
-    if PAPER in kept.names(store()):
-        return
-    look: dict[str, Any] = {"type": "tertiary", "help": PAPER_HELP}
-    with (
-        where.popover("Paste the passage of the paper", key=f"{PASTED_PAPER}_menu", on_change="rerun", **look),
-        st.form(f"{PASTED_PAPER}_form", border=False),
-    ):
-        st.text_area("The passage", key=PASTED_PAPER, height=140, help=PRIVATE)
-        about: dict[str, Any] = {"on_click": _guarded, "args": (_keep_paper,), "icon": ":material/check:"}
-        st.form_submit_button("Keep and use it", **about)
-
-
 def _keep_paper() -> None:
-    if not kept.remember(PAPER, kept.checked(st.session_state[PASTED_PAPER], "the pasted text"), store()):
+    if not kept.remember(PAPER, kept.checked(st.session_state[PASTED], "the pasted text"), store()):
         st.session_state[FAULT] = f"{PAPER!r} is kept until the app ends: the result store cannot be written"
     write(KEY, PAPER)
 

@@ -194,7 +194,7 @@ function show(view) {
   } else {
     readout.append(numbers(data, i, known), likely(data, i, known))
     const change = known.length > 1 ? `, ${words.change} ${nats(data.loss.b[i] - data.loss.a[i], true)}` : ""
-    view.said.textContent = `${token}, ${losses.join(", ")}${change} nats, rank ${known.map(side => data.rank[side][i]).join(" and ")}`
+    view.said.textContent = `${token}, ${losses.join(", ")}${change} nats`
   }
   if (data.looks) readout.append(...looked(data, i))
   if (i === view.locked) readout.append(...past(data, i, view.back))
@@ -207,8 +207,8 @@ const readable = (data, i) => data.pieces[i] === "" ? "(more of the character be
 function numbers(data, i, known) {
   const table = document.createElement("table"), both = known.length > 1
   const rows = [["", ...known.map(side => data.words[side]), ...(both ? [data.words.change] : [])],
-                ["Loss, nats", ...known.map(side => nats(data.loss[side][i])), ...(both ? [nats(data.loss.b[i] - data.loss.a[i], true)] : [])],
-                ["Rank", ...known.map(side => data.rank[side][i].toLocaleString("en")), ...(both ? [""] : [])]]
+                ["Probability", ...known.map(side => percent(Math.exp(-data.loss[side][i]))), ...(both ? [""] : [])],
+                ["Loss, nats", ...known.map(side => nats(data.loss[side][i])), ...(both ? [nats(data.loss.b[i] - data.loss.a[i], true)] : [])]]
   rows.forEach((cells, r) => {
     const row = (r ? table.tBodies[0] ?? table.createTBody() : table.createTHead()).insertRow()
     cells.forEach((cell, c) => row.append(make(r && c ? "td" : "th", cell)))

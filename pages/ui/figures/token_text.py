@@ -95,7 +95,7 @@ def _last_report(what: str) -> dict[str, Any]:
 def component_data(
     a: TokenLosses, b: TokenLosses | None, tokens: range, landmarks: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Returns the component's data of these tokens: text, losses, ranks, likeliest tokens of one or both models, and
+    """Returns the component's data of these tokens: text, losses, likeliest tokens of one or both models, and
     counts before the part.
 
     `same_before` and `pair_before`: how often the token, and the two tokens before it, occur in earlier parts.
@@ -115,7 +115,6 @@ def component_data(
         "same_before": _earlier_counts(a.token_ids, start, stop, 1),
         "pair_before": _earlier_counts(a.token_ids, start, stop, 2),
         "loss": {name: _json_numbers(side.loss_nats[shown], 4) for name, side in losses.items()},
-        "rank": {name: side.rank[shown].tolist() for name, side in losses.items()},
         "likely": {name: ids.tolist() for name, ids in likely.items()},
         "p": {name: _json_numbers(np.exp(side.top_log_p[shown]), 4) for name, side in losses.items()},
         "landmarks": [dict(mark) for mark in landmarks],

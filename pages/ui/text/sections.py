@@ -1,5 +1,5 @@
-"""Below the text: the loss by token index with the in-context gain, how both models write on, the logit lens of the
-chosen token, and the losses token by token."""
+"""Below the text: the loss by token index of a long text, with the in-context gain, how both models write on, the logit
+lens of the chosen token, and the losses token by token."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,7 +49,6 @@ GAIN_HELP = (
     f"token 50 minus that at token 500, each with {AROUND} tokens on either side; above 0, later tokens are predicted "
     "better. It is the in-context score of Olsson et al. with its sign reversed, the same as on Training."
 )
-SHORT = "The in-context gain needs {} tokens; this text has {:,}."
 WRITES_SHOWS = "You will see how both models write on."
 WRITES_HELP = (
     "Each token is the likeliest one. They write on after the text, or in place of the locked token. Tokens at which "
@@ -112,16 +111,11 @@ def draw_below(view: TextView) -> tuple[Origin, Sheet]:
 def _draw_sections(read: Read, frame: pd.DataFrame, sheet: Sheet, since_s: float) -> list[Section]:
     """Draws all of them; returns the sections that are open. `frame` of `tables.token_frame`."""
     draw, opened = partial(draw_section, sheet=sheet, since_s=since_s), list[Section]()
-    left, right = st.columns(2, gap="large")
-    with left:
-        if read.has_gain:
-            opened.append(gain_section(read))
+    side_by_side = [gain_section] * read.has_gain + [written_section]
+    for make, place in zip(side_by_side, st.columns(len(side_by_side), gap="large"), strict=True):
+        with place:
+            opened.append(make(read))
             draw(opened[-1])
-        else:
-            draw_short(read, sheet)
-    with right:
-        opened.append(written_section(read))
-        draw(opened[-1])
     if not read.x.is_chat and draw(lens := lens_section(read)):
         opened.append(lens)
     folded("Loss token by token", "text_tokens", partial(draw_tokens, frame), in_address=True)
@@ -166,16 +160,6 @@ def draw_gain(losses: Losses, sheet: Sheet) -> None:
     sheet.says.append(finding)
     st.markdown(finding, help=GAIN_HELP)
     draw_part(by_index_part(losses, True, HALF), BY_INDEX, finding, sheet)
-
-
-def draw_short(read: Read, sheet: Sheet) -> None:
-    """Draws the loss by token index of a text that is too short for an in-context gain."""
-    losses: Losses = {SERIES["full"]: (read.full.loss_nats,)}
-    losses |= {} if read.pruned is None else {SERIES["masked"]: (read.pruned.loss_nats,)}
-    part = by_index_part(losses, False, HALF)
-    draw_part(part, BY_INDEX, BY_INDEX, sheet)
-    if not read.x.is_chat:
-        st.caption(SHORT.format(MIN_TOKENS, read.full.n_total), help=GAIN_HELP)
 
 
 def written_section(read: Read) -> Section:

@@ -13,11 +13,12 @@ from engine.views.pictures import Picture
 from engine.views.text_picture import text_picture
 from engine.views.view import Column, Part
 from pages.ui.figures.token_text import LOSS_NATS, PART_TOKENS
-from pages.ui.page.tables import number, percent, visible, whole_percent
+from pages.ui.page.tables import magnitude, number, percent, visible, whole_percent
 
 ALIKE_NATS = 0.1  # a probability that is 10% larger or smaller
 FEWEST_REPEATS = 8  # tokens
 MAIN_SHARE, MAIN_FACTOR = 0.5, 2.0  # repetitions are named if they hold this of the rise, and rise by this factor more
+LIKELY_HELP = "“times” is the ratio of the two."
 REPEATS_HELP = " A repetition is a token that followed the same token earlier in the text. These hold {} of the rise."
 
 
@@ -121,21 +122,22 @@ def losses_finding(full: TokenLosses, pruned: TokenLosses | None, without: str) 
     mean, other, n = means(full, pruned or full)
     if not n:
         return "No token has a loss, as nothing precedes it", "Take a longer text, or begin it with BOS."
-    help = f"Over {n:,} tokens. Perplexity, the exponential of the mean: {np.exp(mean):,.1f}"
-    help += "." if pruned is None else f", pruned {np.exp(other):,.1f}."
+    help = f"Over {n:,} tokens. The loss of a token is −ln of its probability. Perplexity, the exponential of the mean "
+    help += f"loss: {np.exp(mean):,.1f}" + ("." if pruned is None else f", pruned {np.exp(other):,.1f}; {LIKELY_HELP}")
     if full.n_total > full.window:
         help += f" Read in windows of {full.window:,} tokens, a new one every {full.stride:,}."
     if pruned is None:
         return f"**The mean loss is {number(mean)} nats a token**", help
-    words = f"Without {without}, " if without else "Between the two models, "
+    words = f"Without {without}, " if without else "From A to B, "
     if number(mean) == number(other):
         return f"**{words}the mean loss stays at {number(mean)} nats a token**", help
     share = _share_of_repeats(full, pruned) if other > mean else None
     if share is not None:
         words += "mainly repetitions get harder to predict: "
         help += REPEATS_HELP.format(whole_percent(share))
-    moves = f"{'rises' if other > mean else 'falls'} from {number(mean)} to {number(other)} nats a token"
-    return f"**{words}the mean loss {moves}**", help
+    times = f"{magnitude(float(np.exp(abs(other - mean))), 3)} times {'less' if other > mean else 'more'} likely"
+    from_to = f"mean loss {number(mean)} to {number(other)} nats"
+    return f"**{words}the right token is {times}** ({from_to})", help
 
 
 def _share_of_repeats(full: TokenLosses, pruned: TokenLosses) -> float | None:

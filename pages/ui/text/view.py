@@ -21,6 +21,7 @@ SHADE_HELP = (
     "By loss: the change of each token's loss, in nats, or the loss if nothing is pruned. By attention: where a head "
     "of the full model looks to predict the token that you point at."
 )
+OF_FULL = " of the full model"
 TWO_MODELS = {"a": "A", "b": "B", "change": "B − A", "better": "B better", "worse": "B worse"}
 FULL_NATS = 4  # where the color of a change is full
 TOKEN = "text_token"  # query parameter
@@ -83,7 +84,8 @@ class TextView:
         view = LOSS if pruned is None else CHANGE
         if self.looks is not None:
             seen, views = self.looks
-            data["looks"] = looks_data(", ".join(names_of(x.heads)), seen, combined([*views.values()]), tokens)
+            of = ", ".join(names_of(x.heads)) + ("" if read.of == x.full else OF_FULL)
+            data["looks"] = looks_data(of, seen, combined([*views.values()]), tokens)
             view = ATTENTION if x.shade == ATTENTION else view
         turns = partial(turn, x.whole.target, x.heads) if x.heads else None
         words = WORDS if is_one_model else TWO_MODELS
