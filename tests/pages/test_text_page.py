@@ -89,7 +89,9 @@ def test_the_whole_text_is_shown_with_the_losses_of_the_full_model(open_screen, 
     np.testing.assert_allclose([x for x in data["loss"]["a"] if x is not None],
                                found.loss_nats[np.isfinite(found.loss_nats)], atol=1e-4)  # fmt: skip
     assert data["view"] == "loss" and "b" not in data["loss"], "nothing is pruned"
-    assert finding(at) == f"**The mean loss is {tables.number(float(np.nanmean(found.loss_nats)))} nats a token**"
+    mean = float(np.nanmean(found.loss_nats))
+    likely = tables.probability(np.exp(-mean))
+    assert finding(at) == f"**The right token gets {likely}, as a geometric mean** (mean loss {mean:.2f} nats)"
     best = [data["strings"][str(ids[0])] for ids in data["likely"]["a"]]
     assert best[3] == found.strings[int(found.top_ids[3, 0])]
     assert data["p"]["a"][3][0] == pytest.approx(float(np.exp(found.top_log_p[3, 0])), abs=1e-4)
@@ -157,7 +159,7 @@ def test_a_text_without_a_mask_offers_one(open_screen):
     assert "Prune the induction heads" in labels(at)
     at = press(at, "Prune the induction heads")
     assert "Prune the induction heads" not in labels(at) and "--mask 'L1H1-3 L3H5'" in command_of(at)
-    assert "Without 4 induction heads, mainly repetitions get harder to predict: the right token is" in finding(at)
+    assert "Without 4 induction heads, mainly repetitions get harder: the right token is" in finding(at)
 
 
 def test_a_ranking_by_importance_is_measured_on_the_way_and_a_wrong_mask_is_one_line(open_screen, questions):
@@ -477,7 +479,7 @@ TWICE = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14] * 2  # the last nine follow the same
 
 
 @pytest.mark.parametrize("once, again, lead, words", [
-    (0.1, 2.0, "1 head", "Without 1 head, mainly repetitions get harder to predict: the right token is 2.72 times less "
+    (0.1, 2.0, "1 head", "Without 1 head, mainly repetitions get harder: the right token is 2.72 times less "
      "likely** (mean loss 1.00 to 2.00 nats)"),
     (1.0, 1.1, "1 head", "Without 1 head, the right token is 2.85 times less likely** (mean loss 1.00 to 2.05 nats)"),
     (-1.0, 0.5, "1 head", "Without 1 head, the right token is 1.34 times more likely** (mean loss 1.00 to 0.71 nats)"),

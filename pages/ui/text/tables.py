@@ -127,13 +127,13 @@ def losses_finding(full: TokenLosses, pruned: TokenLosses | None, without: str) 
     if full.n_total > full.window:
         help += f" Read in windows of {full.window:,} tokens, a new one every {full.stride:,}."
     if pruned is None:
-        return f"**The mean loss is {number(mean)} nats a token**", help
+        return f"**The right token gets {_p(mean)}, as a geometric mean** (mean loss {number(mean)} nats)", help
     words = f"Without {without}, " if without else "From A to B, "
     if number(mean) == number(other):
         return f"**{words}the mean loss stays at {number(mean)} nats a token**", help
     share = _share_of_repeats(full, pruned) if other > mean else None
     if share is not None:
-        words += "mainly repetitions get harder to predict: "
+        words += "mainly repetitions get harder: "
         help += REPEATS_HELP.format(whole_percent(share))
     times = f"{magnitude(float(np.exp(abs(other - mean))), 3)} times {'less' if other > mean else 'more'} likely"
     from_to = f"mean loss {number(mean)} to {number(other)} nats"
