@@ -35,7 +35,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine.errors import HeadroomError
-from engine.progress import LeftToMeasuring, Progress, Stopped, TimeLeft, is_to_stop, only_reads, piece_done, tell
+from engine.progress import LeftToMeasuring, Progress, Stopped, TimeLeft, count_piece, is_to_stop, only_reads, tell
 from engine.slots import HeldJob, Job, JobStatus, Lane, Place, Slots, closed, ending, spent
 from engine.turns import Turn, precedes, rank
 
@@ -363,7 +363,7 @@ class Jobs:
         lane = self._of(job)
         is_to_stop.set(lambda: self._must_stop(job))
         only_reads.set(job.reads)
-        piece_done.set(turn.count_piece)
+        count_piece.set(turn.count_piece)
         tell.set(lambda done, total, message, left_s: self._publish(job, message=message))
         try:
             generator = job.start()

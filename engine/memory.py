@@ -58,8 +58,8 @@ class Trimming:
         self._held, self._give_back = held or resident_bytes, give_back
         self._least: int | None = None
 
-    def look(self) -> None:
-        """What the measuring thread calls between two pieces of work; microseconds where there is nothing to do."""
+    def trim_if_grown(self) -> None:
+        """Called by the measuring thread between two pieces; takes microseconds where there is nothing to do."""
         held = self._held()
         if self._least is not None and held >= self._least + GROWN_BYTES:
             self._give_back()

@@ -15,7 +15,7 @@ import numpy as np
 from engine.errors import HeadroomError
 from engine.models.loading import Loaded
 from engine.models.session import Session, Target
-from engine.progress import Progress, may_stop, piece_done
+from engine.progress import Progress, count_piece, may_stop
 from engine.records import Record, encode, made_of
 from engine.timing import observed_timings as rates
 
@@ -77,8 +77,8 @@ def measured(
         record = Record(arrays, target.receipt(seconds, **about))
         rates.learn(session.store, target, piece.kind, characters, seconds, is_new)
         session.store.put(piece.key, encode(record))
-        piece_done.get()()
-        session.trimming.look()
+        count_piece.get()()
+        session.trimming.trim_if_grown()
     finally:
         measuring.close()
     return record

@@ -29,7 +29,7 @@ is_to_stop: ContextVar[Callable[[], bool]] = ContextVar("is_to_stop", default=la
 only_reads: ContextVar[bool] = ContextVar("only_reads", default=False)  # in a job of the reading thread
 
 # called when a piece of the work is finished and stored: to stop after it loses nothing
-piece_done: ContextVar[Callable[[], None]] = ContextVar("piece_done", default=lambda: None)
+count_piece: ContextVar[Callable[[], None]] = ContextVar("count_piece", default=lambda: None)
 
 # shows the progress of a step that is not a generator: done, total, message, seconds left
 tell: ContextVar[Callable[[int, int, str, float | None], None]] = ContextVar("tell", default=lambda *progress: None)

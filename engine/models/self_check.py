@@ -89,11 +89,12 @@ def known_fault(spec: LoadSpec, identity: Identity, store: Store) -> str:
 
 def check_copy(identity: Identity) -> tuple[LayoutCheck, ...]:
     """The checks of a small random model of this config."""
-    family, said = family_of(identity.config), identity.config
+    family, used = family_of(identity.config), identity.config
+    declared = used
     if family.is_stock and not is_small(whole := read_json(identity.folder / "config.json", "the folder is damaged")):
-        declared = COMMON | family.fields | (declared_fields(str(said["model_type"])) or frozenset())
-        said = {name: value for name, value in whole.items() if name in declared}
-    texts = (json.dumps(dict(each), sort_keys=True, default=str) for each in (identity.config, said))
+        names = COMMON | family.fields | (declared_fields(str(used["model_type"])) or frozenset())
+        declared = {name: value for name, value in whole.items() if name in names}
+    texts = (json.dumps(dict(each), sort_keys=True, default=str) for each in (used, declared))
     return _checked_copy(*texts, _layout(family))
 
 
@@ -116,8 +117,8 @@ def _key(spec: LoadSpec, identity: Identity) -> str:
 
 def _layout(family: Family) -> str:
     """What a family says, as text: with another layout it is checked again."""
-    said = {each.name: getattr(family, each.name) for each in fields(family)}
-    return str({name: value for name, value in said.items() if isinstance(value, str | int | tuple)})
+    values = {each.name: getattr(family, each.name) for each in fields(family)}
+    return str({name: value for name, value in values.items() if isinstance(value, str | int | tuple)})
 
 
 def _stored(store: Store | None, key: str) -> tuple[LayoutCheck, ...] | None:
@@ -126,14 +127,14 @@ def _stored(store: Store | None, key: str) -> tuple[LayoutCheck, ...] | None:
 
 
 @lru_cache(maxsize=64)
-def _checked_copy(config: str, said: str, layout: str) -> tuple[LayoutCheck, ...]:
-    """The checks of a small model by the used fields of a config.json, and by all that it says."""
+def _checked_copy(used: str, declared: str, layout: str) -> tuple[LayoutCheck, ...]:
+    """The checks of a small model: ours by the `used` fields of a config.json, theirs by all `declared` ones."""
     try:
-        copy = _copy(json.loads(config))
-        plain = _plain(json.loads(said))
+        copy = _small_model(json.loads(used))
+        plain = _small_transformers_model(json.loads(declared))
     except Exception as error:  # whatever transformers thinks of such small sizes
         what = " ".join(str(error).split())[:120] or type(error).__name__
-        return () if family_of(json.loads(config)).is_verified else (LayoutCheck(PLAIN, f"cannot be built ({what})"),)
+        return () if family_of(json.loads(used)).is_verified else (LayoutCheck(PLAIN, f"cannot be built ({what})"),)
     n_heads, last = copy.identity.shape.n_heads, copy.identity.shape.n_layers - 1
     sharing = n_heads // copy.identity.shape.n_key_value_heads
     checks: dict[str, Callable[[], float]] = {
@@ -162,7 +163,7 @@ def _check(name: str, differs: Callable[[], float], limit: float) -> LayoutCheck
     return LayoutCheck(name, "" if found <= limit else f"differs by {found:.0%}")
 
 
-def _copy(config: Mapping[str, Any]) -> Loaded:
+def _small_model(config: Mapping[str, Any]) -> Loaded:
     """The small model of a config.json."""
     small = miniature(config, family_of(config), shape_of(config))
     family, shape = family_of(small), shape_of(small)
@@ -174,16 +175,13 @@ def _copy(config: Mapping[str, Any]) -> Loaded:
     return Loaded(LoadSpec("demo", "fp32"), identity, model, None, family, CPU, placing)
 
 
-def _plain(said: Mapping[str, Any]) -> Any:
+def _small_transformers_model(config: Mapping[str, Any]) -> Any:
     """transformers' own model by all fields of a config.json, as small."""
     import transformers
 
-    small = miniature(said, family_of(said), shape_of(said))
-    kind = small["model_type"]
-    config = transformers.AutoConfig.for_model(
-        kind, **{name: value for name, value in small.items() if name not in ABOUT}
-    )
-    return random_model(config)
+    small = miniature(config, family_of(config), shape_of(config))
+    settings = {name: value for name, value in small.items() if name not in ABOUT}
+    return random_model(transformers.AutoConfig.for_model(small["model_type"], **settings))
 
 
 def _differs_from(copy: Loaded, plain: Any) -> float:

@@ -54,7 +54,7 @@ def trajectory_view(found: Trajectory, control: Trajectory | None = None) -> Vie
     """When induction heads form in a run, and copying with them, next to another run, its `control`."""
     runs = [found] if control is None else [found, control]
     names = names_of(runs)
-    first, gain = ([part for draw in each for part in draw(runs, names)] for each in ((_copies, _heads), (_gain,)))
+    first, gain = [*_copies(runs, names), *_heads(runs, names)], _gain(runs, names)
     notes = [difference(found, control)] if control is not None else []
     notes += [note for each in runs if each.about for note in _notes(each)]
     return View(

@@ -8,7 +8,7 @@ from engine import jobs as module
 from engine import turns
 from engine.errors import HeadroomError
 from engine.jobs import Jobs
-from engine.progress import Progress, leave_to_measuring, piece_done
+from engine.progress import Progress, count_piece, leave_to_measuring
 from engine.slots import Job
 from tests.conftest import HANG_S as WAIT_S
 from tests.engine.jobs_work import Work
@@ -53,7 +53,7 @@ class Pieces(Work):
                 if self.order is not None:
                     self.order.append(self.called)
                 self.stored += 1
-                piece_done.get()()
+                count_piece.get()()
             yield Progress(number + 1, self.chunks, number, cached=is_stored)
         if self.error:
             raise self.error
@@ -355,7 +355,7 @@ def test_many_threads_put_cancel_and_look_at_once(tabs):
             most[0] = max(most[0], here[0])
         try:
             for number in range(3):
-                piece_done.get()()
+                count_piece.get()()
                 yield Progress(number + 1, 3, number)
         finally:
             with lock:

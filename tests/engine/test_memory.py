@@ -110,7 +110,7 @@ def test_freed_memory_is_given_back_whenever_the_process_has_grown_by_so_much():
 
     def look(*now):
         held.extend(now)
-        trimming.look()
+        trimming.trim_if_grown()
         assert not held
         return len(gave)
 
