@@ -146,7 +146,7 @@ def by_level(controls: dict[str, Any], instead: dict[str, str]) -> list[str]:
 def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     """The Prune screen: its command belongs to its controls, its figures to its command. Parts that are unfolded show
     commands of their own above it."""
-    controls, shots = seen["controls"], seen["controls"]["Examples in the prompt"]
+    controls, shots = seen["controls"], seen["controls"]["Examples (shots)"]
     command = shlex.split(next(line for line in seen["commands"] if line.split()[1:2] == ["evaluate"]))
     words = [*shared(seen, "evaluate"), "--task", controls["Task"], "--shots", shots, "--limit", controls["Questions"]]
     words += ["--sample", "stratified"] + (
@@ -222,7 +222,7 @@ def text(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     if controls.get("Compare with", "") in ("", "none"):
         found.same("command of the Text screen", model_of(seen["commands"][0]), model_in(seen))
     words = [*shared(seen, "evaluate")[1:], "--task", controls["Task"], "--limit", "1"]
-    words += ["--shots", controls["Examples in the prompt"], *by_level(controls, {})]
+    words += ["--shots", controls["Examples (shots)"], *by_level(controls, {})]
     words += ["--mask", controls["Prune these as well"]]
     mask = command[command.index("--mask") + 1] if "--mask" in command else ""
     found.same("mask of the Text screen", mask, oracle.run(words, oracle.new_store())["mask"])

@@ -91,7 +91,7 @@ def test_the_whole_text_is_shown_with_the_losses_of_the_full_model(open_screen, 
     assert data["view"] == "loss" and "b" not in data["loss"], "nothing is pruned"
     mean = float(np.nanmean(found.loss_nats))
     likely = tables.probability(np.exp(-mean))
-    assert finding(at) == f"**The right token gets {likely}, as a geometric mean** (mean loss {mean:.2f} nats)"
+    assert finding(at) == f"**The right token gets {likely} on average** (mean loss {mean:.2f} nats)"
     best = [data["strings"][str(ids[0])] for ids in data["likely"]["a"]]
     assert best[3] == found.strings[int(found.top_ids[3, 0])]
     assert data["p"]["a"][3][0] == pytest.approx(float(np.exp(found.top_log_p[3, 0])), abs=1e-4)
@@ -251,7 +251,7 @@ def test_what_cannot_be_measured_is_refused_in_one_line_and_a_loaded_file_gets_i
     assert "".join(shown(settled(at))["pieces"]) == russian
 
 
-THE_PAPERS = "It is the passage of the paper"
+THE_PAPERS = "Keep it as the paper’s Harry Potter passage"
 
 
 def test_the_passage_of_the_paper_is_kept_with_the_papers_reading(open_screen):
@@ -335,6 +335,11 @@ def test_the_best_induction_head_is_chosen_by_itself_and_keys_turn_to_the_next(m
     assert shown(at)["looks"]["heads"] == "L{}H{}".format(*divmod(int(best), 4))
     at.session_state["text_head"] = "L0H3"
     assert shown(settled(at))["looks"]["heads"] == "L0H3"
+
+
+def test_the_head_that_is_looked_at_is_pruned_alone(open_screen):
+    at = press(open_screen(text_head="L1H3", heads="50", mask="F0"), "Prune only it")
+    assert "--mask L1H3 " in command_of(at) and "Without 1 head, " in finding(at)
 
 
 def test_a_bad_head_in_the_address_gets_one_plain_line(open_screen):
@@ -479,9 +484,9 @@ TWICE = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14] * 2  # the last nine follow the same
 
 
 @pytest.mark.parametrize("once, again, lead, words", [
-    (0.1, 2.0, "1 head", "Without 1 head, mainly repetitions get harder: the right token is 2.72 times less "
+    (0.1, 2.0, "1 head", "Without 1 head, mainly repetitions get harder: the right token is 2.7 times less "
      "likely** (mean loss 1.00 to 2.00 nats)"),
-    (1.0, 1.1, "1 head", "Without 1 head, the right token is 2.85 times less likely** (mean loss 1.00 to 2.05 nats)"),
+    (1.0, 1.1, "1 head", "Without 1 head, the right token is 2.9 times less likely** (mean loss 1.00 to 2.05 nats)"),
     (-1.0, 0.5, "1 head", "Without 1 head, the right token is 1.34 times more likely** (mean loss 1.00 to 0.71 nats)"),
     (0.0, 0.0, "", "From A to B, the mean loss stays at 1.00 nats a token**"),
 ])  # fmt: skip

@@ -138,7 +138,7 @@ def _choose_task(boxes: DeltaGenerator, menu: DeltaGenerator, is_demo: bool, dat
     name = choose_task(boxes, suited(available, is_demo))
     take_fewer_examples()
     counts = {count: str(count) for count in SHOT_COUNTS}
-    shots = one_of(boxes, "Examples in the prompt", counts, "shots", None, default=SHOTS, width="content")
+    shots = one_of(boxes, "Examples (shots)", counts, "shots", None, default=SHOTS, width="content")
     same = _switch(menu, "Same examples for every question", "same", SAME_HELP)
     labels = one_of(menu, "Labels of the examples", LABELS, "labels", LABELS_HELP)
     return TaskSpec(name, int(shots), same_examples=bool(same and shots), labels=labels)
@@ -160,7 +160,8 @@ def draw_pruned(where: DeltaGenerator, shape: ModelShape, mask: Mask | None) -> 
     with where.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
         look: dict[str, Any] = {"icon": ":material/content_cut:", "color": "orange"}
         st.badge(f"Pruned: {mask_counts(shape, mask)}", help=PRUNED_HELP.format(mask.text()), **look)
-        st.button("Restore", key="restore", type="tertiary", help=RESTORE_HELP, on_click=restore)
+        look = {"icon": ":material/undo:", "type": "tertiary", "help": RESTORE_HELP}
+        st.button("Restore", key="restore", on_click=restore, **look)
 
 
 def beside_level(typed: str, named: str = "") -> str:

@@ -124,7 +124,7 @@ def _draw_own(name: str, own: Chosen | None, names: list[str]) -> None:
         st.form_submit_button("Use the pasted text", help=help, **about)
         if PAPER not in names:
             about = {"on_click": _guarded, "args": (_keep_paper,), "type": "tertiary", "help": PAPER_HELP}
-            st.form_submit_button("It is the passage of the paper", **about)
+            st.form_submit_button("Keep it as the paper’s Harry Potter passage", **about)
     about = {"on_change": _guarded, "args": (_use_loaded,), "help": f"At most 1 MB, in any encoding. {PRIVATE}"}
     st.file_uploader("Or load a text file", ["txt", "md"], key=LOADED, max_upload_size=2, **about)
     if own and own.name == name:

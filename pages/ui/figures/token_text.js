@@ -1,6 +1,7 @@
 // A text set as text, token by token, or how two models write on. Everything from `data` is set as textContent: a text is
 // never interpreted as markup.
 const N_LOOKS = 5, LEAST_LISTED = 0.01, SIDES = ["a", "b"]
+const FIRST = 150 // tokens of a first screenful
 
 export default function (mount) {
   const { data } = mount
@@ -82,10 +83,10 @@ function tinted(data, i) {
   return a === null || b === null ? null : b - a
 }
 
-// The token shown while none is chosen: the one of the largest change, or whose logit the heads raise most.
+// The token shown while none is chosen: of the first ones, that of the largest change, or whose logit the heads raise most.
 function largest(data) {
   const raised = i => (data.looks?.at[i] ?? []).reduce((sum, [, , raises]) => sum + Math.max(0, raises), 0)
-  const sizes = data.pieces.map((piece, i) => data.view === "attention" ? (piece.trim() ? raised(i) : 0) : Math.abs(tinted(data, i) ?? 0))
+  const sizes = data.pieces.slice(0, FIRST).map((piece, i) => data.view === "attention" ? (piece.trim() ? raised(i) : 0) : Math.abs(tinted(data, i) ?? 0))
   const most = Math.max(...sizes)
   return most > 0 ? sizes.indexOf(most) : null
 }
@@ -102,7 +103,7 @@ function paintLooks(view, i) {
   }
 }
 
-function drawLegend({ legend, data, spans }) {
+function drawLegend({ legend, data }) {
   const { words, full, view, note, looks } = data
   const scales = {
     change: [make("b", words.better), make("span", `−${full}`), make("div", "", "bar worse"), make("span", `+${full} nats or more`), make("b", words.worse)],
@@ -112,7 +113,6 @@ function drawLegend({ legend, data, spans }) {
   legend.replaceChildren(
     ...scales[view],
     ...(note ? [make("span", note, "note")] : []),
-    ...(data.landmarks.some(mark => spans[mark.first - data.start]) ? [make("span", "Numbered places: point at a number, or see below the text.", "places quiet")] : []),
   )
 }
 
@@ -199,7 +199,7 @@ function show(view) {
   if (data.looks) readout.append(...looked(data, i))
   if (i === view.locked) readout.append(...past(data, i, view.back))
   else if (view.locked !== null) readout.append(make("p", "Another token is locked; Escape lets go.", "quiet"))
-  else readout.append(make("p", chosen === null ? `${data.view === "change" ? "The largest change here. " : ""}Point at another token, or click one.` : "Click or Enter locks it, and looks back from it.", "quiet"))
+  else readout.append(make("p", chosen === null ? "Point at another token, or click one." : "Click or Enter locks it, and looks back from it.", "quiet"))
 }
 
 const readable = (data, i) => data.pieces[i] === "" ? "(more of the character before)" : visible(data.pieces[i])
@@ -240,6 +240,7 @@ function looked(data, i) {
   if (!at[i].length) return []
   const box = make("div", "", "looks")
   box.append(make("div", `To predict it, ${heads} looks from ${from} at`, "quiet"))
+  box.append(row(0, make("span", "token", "piece"), make("span", "attention"), make("b", "adds")))
   for (const [source, share, raises, piece] of at[i].filter(([, share], k) => !k || share >= LEAST_LISTED).slice(0, N_LOOKS)) {
     const name = make("span", source < 0 ? "⟨beginning⟩" : visible(piece), "piece")
     box.append(row(share, name, make("span", source < 0 ? "" : `${source + 1}`, "quiet"), make("span", percent(share)), make("b", `${nats(raises, true)} nats`)))
@@ -249,7 +250,7 @@ function looked(data, i) {
 
 function past(data, i, { same, places }) {
   const before = data.same_before[i], pairs = data.pair_before[i]
-  const lines = [make("p", `Locked. ${seen("The same token", same.length + before, before, "dotted")}.`)]
+  const lines = [make("p", `${seen("The same token", same.length + before, before, "dotted")}.`)]
   if (data.start + i > 1 && i > 1) {
     const pair = visible(data.pieces[i - 2] + data.pieces[i - 1])
     const counts = new Map()
@@ -258,7 +259,7 @@ function past(data, i, { same, places }) {
     lines.push(make("p", seen(`“${pair}”, which precedes it,`, places.length + pairs, pairs, "underlined") +
                          (followers.length ? `, followed by ${followers.join(", ")} (framed).` : ".")))
   }
-  return lines
+  return [...lines, make("p", "Locked: Escape or a second click lets go.", "quiet")]
 }
 
 // How often something occurs before a token, n times in all, and how that is marked.

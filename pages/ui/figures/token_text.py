@@ -114,9 +114,9 @@ def component_data(
         "strings": {str(token): strings[token] for token in seen if token in strings},
         "same_before": _earlier_counts(a.token_ids, start, stop, 1),
         "pair_before": _earlier_counts(a.token_ids, start, stop, 2),
-        "loss": {name: _json_numbers(side.loss_nats[shown], 4) for name, side in losses.items()},
+        "loss": {name: _json_numbers(side.loss_nats[shown], 6) for name, side in losses.items()},
         "likely": {name: ids.tolist() for name, ids in likely.items()},
-        "p": {name: _json_numbers(np.exp(side.top_log_p[shown]), 4) for name, side in losses.items()},
+        "p": {name: _json_numbers(np.exp(side.top_log_p[shown]), 6) for name, side in losses.items()},
         "landmarks": [dict(mark) for mark in landmarks],
     }
 

@@ -86,7 +86,7 @@ def _draw_other_tasks(state: PruneState) -> Section:
     tasks_at, shots_at = st.columns([3, 1])
     box = partial(tasks_at.multiselect, "Tasks", every, filter_mode="contains", help=TASKS_HELP)
     tasks = several("prune_other_tasks", every, box, first_tasks(every, x.target.spec.is_demo))
-    pills = partial(shots_at.pills, "Examples in the prompt", counts, selection_mode="multi", help=SHOTS_HELP)
+    pills = partial(shots_at.pills, "Examples (shots)", counts, selection_mode="multi", help=SHOTS_HELP)
     shots = several("prune_other_shots", counts, pills, [str(x.task.shots)])
     levels = ("0", TENTHS) if state.axis == "ffns" else (TENTHS, "0")
     return _draw(state, "Other tasks", _sweep(x, tasks or every[:1], shots or counts[:1], *levels), CURVES_SHOW)

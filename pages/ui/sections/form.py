@@ -30,7 +30,7 @@ HIDDEN = {each for kind in (OfModel, OnRay, WithData) for each in options(kind)}
 LABELS = {
     "task": "Task",
     "limit": "Questions",
-    "shots": "Examples in the prompt",
+    "shots": "Examples (shots)",
     "mask": "Prune these",
     "prune_heads": "Heads pruned, %",
     "prune_ffns": "FFNs pruned, %",

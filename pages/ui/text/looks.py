@@ -14,6 +14,7 @@ from engine.models.masks import Mask, parse_heads
 from engine.models.session import Target
 from engine.texts.passages import text_digest
 from pages.ui.controls.controls import with_own
+from pages.ui.controls.study import restore
 from pages.ui.page.runtime import session
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.widget_writes import hold, write
@@ -22,6 +23,7 @@ from pages.ui.text.reading import ReadSoFar, TextRun, TextState
 
 HEADS = "text_head"  # query parameter
 N_LISTED = 8
+PRUNE_HELP = "Restores all else: levels at 0. On all screens."
 Looks = tuple[Overview, Mapping[Head, HeadView]]
 HELP = (
     "Its attention colors the text, and is listed next to it. Other heads can be typed: `L1H1`, or `L1H1,L3H5` for the "
@@ -37,8 +39,12 @@ def choose_heads(where: DeltaGenerator, target: Target, known: InductionScores |
     usual = listed[0] if listed else "…"
     look: dict[str, Any] = {"index": None, "placeholder": usual, "accept_new_options": True, "bind": "query-params"}
     hold(HEADS)
-    typed = where.selectbox("Head", with_own(listed, HEADS), key=HEADS, help=HELP, **look)
-    return parse_heads(str(typed or "").strip() or ",".join(listed[:1]), target.shape)
+    head_at, button_at = where.columns(2, gap="small", vertical_alignment="bottom")
+    typed = head_at.selectbox("Head", with_own(listed, HEADS), key=HEADS, help=HELP, **look)
+    heads = parse_heads(str(typed or "").strip() or ",".join(listed[:1]), target.shape)
+    look = {"key": "text_prune", "icon": ":material/content_cut:", "help": PRUNE_HELP, "width": "stretch"}
+    button_at.button("Prune only it", disabled=not heads, on_click=restore, args=(" ".join(names_of(heads)),), **look)
+    return heads
 
 
 def turn(target: Target, heads: Sequence[Head], by: int) -> None:

@@ -42,7 +42,7 @@ from pages.ui.text.view import FULL_NATS, TextView
 N_WINDOWS = LOG_BOOKS.n_texts  # enough for a clear interval, few enough to be read at once
 MOST_READ = N_WINDOWS * MIN_TOKENS * CHARACTERS_A_TOKEN  # characters
 HALF = 0.5  # of the page: as wide as a part
-WRITTEN, MOST_PROMPT, PROMPT_SHOWN = 24, 512, 70  # tokens; tokens; characters
+WRITTEN, MOST_PROMPT, PROMPT_SHOWN, ENDS = 24, 512, 70, 15  # tokens; tokens; characters; characters
 GAIN_SHOWS = "You will see how the loss falls along the text, in the full and in the pruned model."
 GAIN_HELP = (
     f"Of the first {N_WINDOWS} windows of {MIN_TOKENS} tokens, each read by itself. The in-context gain is the loss at "
@@ -190,7 +190,7 @@ def _draw_written(prompt: str, result: Result, sheet: Sheet) -> None:
     first = ", ".join(
         f"{names[name].lower()} “{plain(visible(row['token']))}” {percent(row[name])}" for name, row in likeliest
     )
-    st.markdown("**Continue**", help=WRITES_HELP)
+    st.markdown(f"**Continue** after “… {plain(visible(prompt[-ENDS:]))}”", help=WRITES_HELP)
     st.markdown(result.view.finding + (f" Next token: {first}." if len(said) > 1 else ""))
     texts = (f"{names[name]}: “{plain(each.text.strip())}”" for name, each in said.items())
     sheet.says += [result.view.finding, *texts]

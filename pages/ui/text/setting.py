@@ -11,17 +11,16 @@ from pages.ui.controls.model import wait_for_model
 from pages.ui.controls.study import Study, set_study
 from pages.ui.controls.study_bar import draw_pruned
 from pages.ui.controls.texts import Chosen
-from pages.ui.figures.token_text import ATTENTION, LOSS
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import end_run, errors_shown, session
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import plain
-from pages.ui.text.looks import choose_heads, names_of
+from pages.ui.text.looks import choose_heads
 from pages.ui.text.reading import Side, TextState
 from pages.ui.text.view import ALONE, DRAWN
 
 OTHER_TOKENS = "{} has another tokenizer: no token pairs to compare. Below is {} alone."
-PRUNE_HELP = {LOSS: "On all screens: of all heads the 10% that match prefixes best.", ATTENTION: "On all screens."}
+PRUNE_HELP = "On all screens: of all heads the 10% that match prefixes best."
 INDUCTION_HEADS = {"axis": "heads", "heads": 10, "order": "induction-first"}
 
 
@@ -61,13 +60,8 @@ def read_setting(of: Study, text: Chosen, shade: str, head_at: DeltaGenerator) -
 
 
 def draw_badge(where: DeltaGenerator, x: TextState, side: Side | None) -> None:
-    """Draws what is pruned, or, if nothing is, the button that prunes the induction heads, or those whose attention
-    is shown."""
+    """Draws what is pruned, or, if nothing is, the button that prunes the induction heads."""
     draw_pruned(where, x.whole.target.shape, None if side is None else side.mask)
-    if side is None or not side.mask.is_full:
-        return
-    names, sets = "the induction heads", dict[str, Any](INDUCTION_HEADS)
-    if x.shade == ATTENTION and x.heads:
-        names, sets = ", ".join(names_of(x.heads)), {"mask": " ".join(names_of(x.heads))}
-    look: dict[str, Any] = {"icon": ":material/content_cut:", "help": PRUNE_HELP[x.shade], "key": "text_prune"}
-    where.button(f"Prune {names}", on_click=set_study, kwargs=sets, **look)
+    if side is not None and side.mask.is_full:
+        more: dict[str, Any] = {"on_click": set_study, "kwargs": INDUCTION_HEADS, "help": PRUNE_HELP}
+        where.button("Prune the induction heads", icon=":material/content_cut:", **more)

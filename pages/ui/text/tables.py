@@ -13,11 +13,12 @@ from engine.views.pictures import Picture
 from engine.views.text_picture import text_picture
 from engine.views.view import Column, Part
 from pages.ui.figures.token_text import LOSS_NATS, PART_TOKENS
-from pages.ui.page.tables import magnitude, number, percent, visible, whole_percent
+from pages.ui.page.tables import number, percent, visible, whole_percent
 
 ALIKE_NATS = 0.1  # a probability that is 10% larger or smaller
 FEWEST_REPEATS = 8  # tokens
 MAIN_SHARE, MAIN_FACTOR = 0.5, 2.0  # repetitions are named if they hold this of the rise, and rise by this factor more
+MANY = 10  # times: from here on without decimals
 LIKELY_HELP = "“times” is the ratio of the two."
 REPEATS_HELP = " A repetition is a token that followed the same token earlier in the text. These hold {} of the rise."
 
@@ -122,12 +123,13 @@ def losses_finding(full: TokenLosses, pruned: TokenLosses | None, without: str) 
     mean, other, n = means(full, pruned or full)
     if not n:
         return "No token has a loss, as nothing precedes it", "Take a longer text, or begin it with BOS."
-    help = f"Over {n:,} tokens. The loss of a token is −ln of its probability. Perplexity, the exponential of the mean "
-    help += f"loss: {np.exp(mean):,.1f}" + ("." if pruned is None else f", pruned {np.exp(other):,.1f}; {LIKELY_HELP}")
+    help = f"Over {n:,} tokens. The loss of a token is −ln of its probability; their average is the geometric mean. "
+    help += f"Perplexity, the exponential of the mean loss: {np.exp(mean):,.1f}"
+    help += "." if pruned is None else f", pruned {np.exp(other):,.1f}; {LIKELY_HELP}"
     if full.n_total > full.window:
         help += f" Read in windows of {full.window:,} tokens, a new one every {full.stride:,}."
     if pruned is None:
-        return f"**The right token gets {_p(mean)}, as a geometric mean** (mean loss {number(mean)} nats)", help
+        return f"**The right token gets {_p(mean)} on average** (mean loss {number(mean)} nats)", help
     words = f"Without {without}, " if without else "From A to B, "
     if number(mean) == number(other):
         return f"**{words}the mean loss stays at {number(mean)} nats a token**", help
@@ -135,9 +137,13 @@ def losses_finding(full: TokenLosses, pruned: TokenLosses | None, without: str) 
     if share is not None:
         words += "mainly repetitions get harder: "
         help += REPEATS_HELP.format(whole_percent(share))
-    times = f"{magnitude(float(np.exp(abs(other - mean))), 3)} times {'less' if other > mean else 'more'} likely"
+    times = f"{_factor(np.exp(abs(other - mean)))} times {'less' if other > mean else 'more'} likely"
     from_to = f"mean loss {number(mean)} to {number(other)} nats"
     return f"**{words}the right token is {times}** ({from_to})", help
+
+
+def _factor(value: float) -> str:
+    return number(value, 2) if value < 2 else number(value, 1) if value < MANY else f"{value:,.0f}"
 
 
 def _share_of_repeats(full: TokenLosses, pruned: TokenLosses) -> float | None:
