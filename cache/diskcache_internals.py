@@ -23,9 +23,6 @@ COLUMNS = "rowid, key, raw, store_time, expire_time, access_time, access_count, 
 SIZES = """SELECT key, CAST(CASE WHEN filename IS NULL THEN length(value) ELSE size END AS INTEGER)
            FROM Cache WHERE raw AND typeof(key) = 'text'"""
 
-COUNTED = """SELECT max(0, ifnull(CAST(value AS INTEGER), 0)) + page_count * page_size
-             FROM Settings, pragma_page_count, pragma_page_size WHERE key = 'size'"""
-
 
 class FileDisk(Disk):
     """A Disk that leaves no half-written file behind.
@@ -101,12 +98,6 @@ def stored_sizes(connection: sqlite3.Connection) -> list[tuple[str, int | None]]
     """(key, bytes of its stored value) of every text key. Unlike diskcache's iteration it does not end at a key that
     the Disk refuses."""
     return connection.execute(SIZES).fetchall()
-
-
-def counted_bytes(connection: sqlite3.Connection) -> int:
-    """Bytes of the database and of the files of values, at once. 5.6.3: triggers keep the sum of the column `size` as
-    the setting `size`."""
-    return sum(n_bytes for (n_bytes,) in connection.execute(COUNTED))
 
 
 def is_sound(connection: sqlite3.Connection) -> bool:

@@ -19,7 +19,7 @@ from platformdirs import user_cache_path
 
 from cache.checking import IsReadable, Verified, any_blob, folder_bytes, verify_folder
 from cache.disk import HEADER_BYTES, CorruptEntry, key_digest
-from cache.diskcache_internals import DBNAME, cause, counted_bytes, stored_sizes
+from cache.diskcache_internals import DBNAME, cause, stored_sizes
 from cache.opening import BrokenStore, ResultCache, connected, discard, inode_of, open_cache
 
 CODE = Path(__file__).resolve().parent
@@ -152,15 +152,6 @@ class Store:
     def size_bytes(self) -> int:
         """Bytes of all results, those in memory and in stores set aside included: what `clear` would free."""
         return sum(map(folder_bytes, self._folders())) + sum(map(len, list(self._memory.values())))
-
-    def counted_bytes(self) -> int:
-        """Bytes of all results as the database counts them: at once, however many files there are, and by whichever
-        process they were put. Stores set aside are left out."""
-        n_bytes, cache = sum(map(len, list(self._memory.values()))), self._for_reading()
-        if cache is not None:
-            with self._noting(cache), connected(cache.database) as connection:
-                n_bytes += counted_bytes(connection)
-        return n_bytes
 
     def verify(self) -> Verified:
         """Reads and decodes every entry on disk, deletes damaged ones, removes value files older than an hour without a

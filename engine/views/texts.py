@@ -30,6 +30,7 @@ LOSSES = {
 BAND_TEXTS = 3  # the interval of two is 13 standard errors either way: wider than any curve
 FIRST = 10  # token of the curve
 BY_INDEX = "Loss by token index"
+GAIN_IS = f"The in-context gain, the loss at token {EARLY} minus that at token {LATE}: what more context helps."
 IN_CONTEXT = {
     "model": Column("Model"),
     "nats": Column("In-context gain, nats", "+.3f"),
@@ -116,7 +117,7 @@ def by_index_part(losses: Mapping[str, Sequence[np.ndarray]], has_gain: bool, wi
     }
     roles = {"full": SERIES["full"], "pruned": SERIES["masked"]}
     draw = partial(kit.curves, x="index", y="mean", by="model", log=True, roles=roles, **band)
-    caption = f"The in-context gain is the loss at token {EARLY} minus that at token {LATE}." if has_gain else ""
+    caption = GAIN_IS if has_gain else ""
     return Part(BY_INDEX, points, columns, draw, caption, width=width)
 
 

@@ -106,11 +106,11 @@ def test_what_nobody_foresaw_is_one_line_and_a_log_file(open_app, monkeypatch):
     from pages.ui.controls import sidebar
     from pages.ui.page import runtime
 
-    def broken(held):
+    def broken():
         raise ZeroDivisionError(f"by {IMAGE}")
 
     monkeypatch.setattr(runtime, "unforeseen", unforeseen)
-    monkeypatch.setattr(sidebar, "memory_in_words", broken)
+    monkeypatch.setattr(sidebar, "under_way", broken)
     at = open_app(run=False).run()
     assert not at.exception and len(at.error) == 1
     line = at.error[0].value

@@ -337,6 +337,10 @@ def test_the_best_induction_head_is_chosen_by_itself_and_keys_turn_to_the_next(m
     assert shown(settled(at))["looks"]["heads"] == "L0H3"
 
 
+def test_where_heads_look_is_measured_of_a_model_that_was_never_timed(with_shipped, measures_ahead, open_app):
+    assert shown(settled(open_app("text", model="demo", precision="int8")))["looks"]["at"]
+
+
 def test_the_head_that_is_looked_at_is_pruned_alone(open_screen):
     at = press(open_screen(text_head="L1H3", heads="50", mask="F0"), "Prune only it")
     assert "--mask L1H3 " in command_of(at) and "Without 1 head, " in finding(at)

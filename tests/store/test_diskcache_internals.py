@@ -173,15 +173,6 @@ def test_sizes_are_those_of_stored_values(connection):
     assert sorted(internals.stored_sizes(connection)) == [("large", len(LARGE)), ("small", len(SMALL))], changed("size")
 
 
-def test_the_sizes_of_files_are_counted(cache, connection, tmp_path):
-    """5.6.3: triggers on the table Cache keep the sum of the column `size` as the setting `size`."""
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    n_bytes = (tmp_path / "cache.db").stat().st_size + len(LARGE)
-    assert internals.counted_bytes(connection) == n_bytes, changed("the trigger Settings_size_insert")
-    cache.delete("large")
-    assert internals.counted_bytes(connection) == n_bytes - len(LARGE), changed("the trigger Settings_size_delete")
-
-
 def test_a_pickled_key_is_not_raw(cache, connection):
     """5.6.3: the column `raw` is 0 for a key that is pickled, and such a key is not read."""
     cache.set(("a", "tuple"), SMALL)

@@ -88,7 +88,9 @@ def draw_bar(seen: Bar) -> None:
     row = st.container(key="study_bar", **ROW) if seen else hidden
     boxes, menu = row.container(**ROW), _menu(row).container(horizontal=True)
     model_at = menu.container(width=SIDE)
-    boxes_at, task_at, mask_at = (boxes, menu.container(width=SIDE), model_at) if seen == "study" else [hidden] * 3
+    prunes = seen in ("study", "pruning")
+    boxes_at, menu_at, mask_at = (boxes, menu.container(width=SIDE), model_at) if prunes else [hidden] * 3
+    task_at = menu_at if seen == "pruning" else boxes_at
     named: dict[str, str] = {each: each for each in PRECISIONS}
     look: dict[str, Any] = {"default": "int8", "width": "stretch"}
     precision = one_of(model_at, "Precision", named, "precision", PRECISION_HELP, **look)
@@ -103,13 +105,13 @@ def draw_bar(seen: Bar) -> None:
     layers_by = one_listed(mask_at, "Layers by", LAYERS_BY, "layers_by", help=LAYERS_HELP)
     bos = BOS[one_listed(model_at, "Beginning-of-sequence token", list(BOS), "bos", help=BOS_HELP)]
     data_dir = _choose_folder(model_at)
-    task = _choose_task(boxes_at, task_at, spec.is_demo, data_dir)
+    task = _choose_task(task_at, menu_at, spec.is_demo, data_dir)
     axis = one_of(boxes_at, "What to prune", AXIS_NAMES, "axis", None, width="content")
     look = {"index": OF_ONE_TASK.index(ORDER) if spec.is_demo else None, "placeholder": "…", "help": ORDER_HELP}
     ranking = one_listed(boxes_at, "Pruning order", OF_ONE_TASK, "order", **look) or ""
     look = {"value": 100, "step": 50, "help": LIMIT_HELP}
-    limit = number_field(task_at, "Questions", (1, MOST), "limit", **look)
-    is_chat = not spec.is_demo and _switch(task_at, "Prompts as chats", "chat", CHAT_HELP)
+    limit = number_field(menu_at, "Questions", (1, MOST), "limit", **look)
+    is_chat = not spec.is_demo and _switch(menu_at, "Prompts as chats", "chat", CHAT_HELP)
     levels = {each: level_field(hidden, each, label) for each, label in LEVELS.items()}
     of = {"ranking": ranking, "layers_by": layers_by, "typed": typed, "is_chat": is_chat}
     st.session_state[STUDY] = Study(spec, second, bos, data_dir, task, int(limit), axis, **levels, **of)

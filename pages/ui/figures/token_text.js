@@ -240,7 +240,7 @@ function looked(data, i) {
   if (!at[i].length) return []
   const box = make("div", "", "looks")
   box.append(make("div", `To predict it, ${heads} looks from ${from} at`, "quiet"))
-  box.append(row(0, make("span", "token", "piece"), make("span", "attention"), make("b", "adds")))
+  box.append(row(0, make("span", "token", "piece"), make("span", "place", "quiet"), make("span", "attention"), make("b", "adds")))
   for (const [source, share, raises, piece] of at[i].filter(([, share], k) => !k || share >= LEAST_LISTED).slice(0, N_LOOKS)) {
     const name = make("span", source < 0 ? "⟨beginning⟩" : visible(piece), "piece")
     box.append(row(share, name, make("span", source < 0 ? "" : `${source + 1}`, "quiet"), make("span", percent(share)), make("b", `${nats(raises, true)} nats`)))
@@ -252,11 +252,11 @@ function past(data, i, { same, places }) {
   const before = data.same_before[i], pairs = data.pair_before[i]
   const lines = [make("p", `${seen("The same token", same.length + before, before, "dotted")}.`)]
   if (data.start + i > 1 && i > 1) {
-    const pair = visible(data.pieces[i - 2] + data.pieces[i - 1])
+    const pair = [i - 2, i - 1].map(j => `“${visible(data.pieces[j])}”`).join(" ")
     const counts = new Map()
     for (const j of places) counts.set(data.pieces[j], (counts.get(data.pieces[j]) ?? 0) + 1)
     const followers = [...counts].sort((x, y) => y[1] - x[1]).slice(0, 6).map(([piece, n]) => `${visible(piece)} × ${n}`)
-    lines.push(make("p", seen(`“${pair}”, which precedes it,`, places.length + pairs, pairs, "underlined") +
+    lines.push(make("p", seen(`The pair ${pair} before it`, places.length + pairs, pairs, "underlined") +
                          (followers.length ? `, followed by ${followers.join(", ")} (framed).` : ".")))
   }
   return [...lines, make("p", "Locked: Escape or a second click lets go.", "quiet")]
@@ -271,10 +271,10 @@ function seen(what, n, elsewhere, mark) {
 
 const percent = p => p < 0.001 ? "< 0.1%" : `${(100 * p).toFixed(1)}%`
 
-// How the models write on after a prompt: the tokens at which they differ are marked.
+// How the models write on after a prompt: the token at which they part is marked.
 function drawWritten({ data, parentElement }) {
   const { prompt, written } = data, ids = written.map(each => each.ids)
-  const differs = k => ids.length > 1 && ids[0][k] !== ids[1][k]
+  const parts = ids.length > 1 ? ids[0].findIndex((id, k) => id !== ids[1][k]) : -1
   parentElement.querySelector(".columns").className = "columns written"
   parentElement.querySelector(".columns").replaceChildren(...written.map(({ who, pieces, p, note }) => {
     const side = make("div", ""), text = make("div", "", "text"), front = make("span", "", "quiet")
@@ -283,7 +283,7 @@ function drawWritten({ data, parentElement }) {
     text.ariaLabel = `${who}, how it writes on`
     appendLines(front, prompt)
     text.append(front, ...pieces.flatMap((piece, k) => {
-      const gap = /^ \S/.test(piece) ? 1 : 0, one = make("b", "", differs(k) ? "differs" : "")
+      const gap = /^ \S/.test(piece) ? 1 : 0, one = make("b", "", k === parts ? "differs" : "")
       appendLines(one, piece.slice(gap))
       one.title = `${visible(piece)} ${percent(p[k])}`
       return [" ".repeat(gap), one]

@@ -17,7 +17,7 @@ ACTIONS, PRESENT = "actions", "present at"  # in the session: the places of its 
 HEADLINE = "headline of "  # in the session, with the file of a screen: the finding in its heading
 CSS = f"<style>{Path(__file__).with_suffix('.css').read_text(encoding='utf-8')}</style>"
 
-Bar = Literal["study", "model", ""]  # all of the study's bar, the model and its settings, nothing
+Bar = Literal["study", "pruning", "model", ""]  # all of the study's bar, the task in its menu, the model alone, nothing
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Text",
             "format_ink_highlighter",
             "A text, token by token: which words the pruned model predicts worse, and where the heads look.",
-            "press “Prune the induction heads”, then click a name that returns.",
-            bar="study",
+            "press “Prune the induction heads”, click a name that returns, and read on under Continue.",
+            bar="pruning",
         ),
         Screen(
             "training",

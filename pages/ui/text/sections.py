@@ -26,7 +26,6 @@ from engine.texts.passages import LOG_BOOKS, Source, text_digest, texts_of
 from engine.texts.tokenloss import TokenLosses, losses_of_texts
 from engine.timing.workload import CHARACTERS_A_TOKEN
 from engine.views.texts import BY_INDEX, SERIES, by_index_part, gain_in_words, token_lens_view
-from engine.views.words import percent
 from pages.ui.controls.controls import folded
 from pages.ui.downloads.origin import Origin, of_model
 from pages.ui.figures.drawing import draw_table
@@ -51,14 +50,15 @@ GAIN_HELP = (
 )
 WRITES_SHOWS = "You will see how both models write on."
 WRITES_HELP = (
-    "Each token is the likeliest one. They write on after the text, or in place of the locked token. Tokens at which "
-    "they differ are underlined; point at one for its probability."
+    "Each token is the likeliest one. They write on after the text, or in place of the locked token. The token at "
+    "which they part is underlined; point at one for its probability."
 )
 LENS_SHOWS = "You will see what the model would guess in place of the chosen token after each layer."
 LENS_HELP = (
     "Logit lens: the residual stream after each layer, read by the final norm and the unembedding as if no layer "
     "followed. Choose a token by a click in the text; without one, it is the last token."
 )
+LAST_TOKEN = " This is the last token; click another in the text."
 Losses = Mapping[str, tuple[np.ndarray, ...]]  # of each text, by series
 Lenses = Mapping[str, LogitLens]  # by series
 
@@ -184,14 +184,10 @@ def _prompt(read: Read) -> str:
 
 
 def _draw_written(prompt: str, result: Result, sheet: Sheet) -> None:
-    said, following = result.value, result.fields["next"]
+    said = result.value
     names = {"full": "Full model", "masked": "Pruned model"}
-    likeliest = [(name, max(following, key=lambda row: row[name])) for name in said]
-    first = ", ".join(
-        f"{names[name].lower()} “{plain(visible(row['token']))}” {percent(row[name])}" for name, row in likeliest
-    )
     st.markdown(f"**Continue** after “… {plain(visible(prompt[-ENDS:]))}”", help=WRITES_HELP)
-    st.markdown(result.view.finding + (f" Next token: {first}." if len(said) > 1 else ""))
+    st.markdown(result.view.finding)
     texts = (f"{names[name]}: “{plain(each.text.strip())}”" for name, each in said.items())
     sheet.says += [result.view.finding, *texts]
     shown = prompt if len(prompt) <= PROMPT_SHOWN else f"… {prompt[-PROMPT_SHOWN:].partition(' ')[2]}"
@@ -225,7 +221,7 @@ def _draw_lens(token: int | None, found: Lenses, sheet: Sheet) -> None:
         return
     view = token_lens_view(found, at)
     sheet.says.append(view.finding)
-    st.markdown(view.finding, help=LENS_HELP)
+    st.markdown(view.finding + ("" if token is not None else LAST_TOKEN), help=LENS_HELP)
     draw_part(view.parts[0], "text lens", view.finding, sheet)
 
 

@@ -67,15 +67,17 @@ class TextView:
         """Draws the text with the losses so far, and the progress of the rest."""
         x, read = self.x, self.read
         full, pruned = read.full, read.pruned
-        with st.container():  # a separate container: otherwise a change here would redraw the whole text after it
-            self.run.progress()
         if full is None:
+            self.run.progress()
             unread_text(x.text)
             return
         if self.n_parts != tables.n_parts(full.n_total) or (pruned is not None and not have_same_tokens(full, pruned)):
             st.rerun()  # the whole page needs to know
         is_one_model = x.full.target == x.whole.target
         says, help = tables.losses_finding(full, pruned, self.without(read.of))
+        read_by_all = len(full) if pruned is None else min(len(full), len(pruned))
+        if read_by_all < full.n_total:
+            says += f" so far, {read_by_all:,} of {full.n_total:,} tokens"
         names = "" if is_one_model or read.of is None else f" A: {x.full.name} · B: {read.of.name}"
         st.markdown(says + names, help=help)
         shown = None if pruned is None else tables.extended(pruned, full)
@@ -90,6 +92,7 @@ class TextView:
         turns = partial(turn, x.whole.target, x.heads) if x.heads else None
         words = WORDS if is_one_model else TWO_MODELS
         token_text(data, view, FULL_NATS, x.name, full.n_total, read.note, words, lock=TOKEN, turn=turns)
+        self.run.progress()
         if self.asked != asked():
             st.rerun()  # what is below is of another token, or of other heads
         state = "measured" if read.is_whole(self.side) else "measuring"
