@@ -217,7 +217,7 @@ def test_a_pasted_text_is_measured_remembered_and_forgotten(open_screen):
 
 def test_a_link_holds_a_short_text_and_of_a_long_one_the_screen_says_that_it_does_not(open_screen):
     at = paste(open_screen(), HOSTILE)
-    assert at.session_state["text_own"] == HOSTILE and at.session_state["text_text_menu"] is False
+    assert at.session_state["text_own"] == HOSTILE and at.session_state["text_text_menu_1"] is False
     again = open_screen(text_text="Pasted text", text_own=HOSTILE)
     assert "".join(shown(again)["pieces"]) == HOSTILE and not again.error
     at = paste(again, "a " * 751)

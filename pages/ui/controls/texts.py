@@ -23,6 +23,7 @@ OWN, FAULT, NOTE = "own_text", "own_text_fault", "own_text_note"
 PRIVATE = "It never leaves this computer."
 KEY, LINKED = "text_text", "text_own"  # query parameters: the name of the text, and a short one of the user's own
 PASTED, LOADED, NAME = (f"{KEY}_{of}" for of in ("pasted", "loaded", "name"))  # controls
+SHOWN = "own_text_shown"  # in the session: how often a text of the user was shown
 FIRST = "Names that return"  # the text that the screen opens with
 MAX_LINKED = 1500  # characters of an unnamed text that the address holds
 PAPER = "The passage of the paper"
@@ -72,7 +73,8 @@ def choose_text(where: DeltaGenerator) -> Chosen | None:
     hold(KEY)
     name = choice_at.selectbox("Text", options, index=first, key=KEY, bind="query-params", help=about)
     look: dict[str, Any] = {"icon": ":material/edit_note:", "width": "stretch", "help": "Paste or load a text."}
-    with own_at.popover("Your own text", key=f"{KEY}_menu", on_change="rerun", **look):
+    menu = f"{KEY}_menu_{st.session_state.get(SHOWN, 0)}"
+    with own_at.popover("Your own text", key=menu, on_change="rerun", **look):
         _draw_own(str(name), own, names)
     _link(str(name), own)
     if fault := st.session_state.pop(FAULT, None):
@@ -155,7 +157,8 @@ def show_text(name: str, text: str) -> str:
         name += " (own)"
     st.session_state[OWN] = Chosen(name, text)
     write(KEY, name)
-    st.session_state[f"{KEY}_menu"] = False  # the popover covers the result
+    # a new popover, which is closed: a browser that has not closed the last one yet would open it again
+    st.session_state[SHOWN] = st.session_state.get(SHOWN, 0) + 1
     return name
 
 
