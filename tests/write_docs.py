@@ -114,8 +114,8 @@ def models(text: str) -> str:
     from engine.architecture.families import FAMILIES
 
     header = "| Family | `model_type` in config.json | A small model to try | Download |\n|---|---|---|---:|\n"
-    stock = {kind: family for kind, family in FAMILIES.items() if family.is_stock}
-    rows = [(each.models, f"`{kind}`", f"`{each.to_try}`", f"{each.gigabytes} GB") for kind, each in stock.items()]
+    rows = [(each.models or each.name, f"`{kind}`", f"`{each.to_try.model}`", f"{each.to_try.gigabytes} GB")
+            for kind, each in FAMILIES.items() if each.to_try]  # fmt: skip
     return _with_rows(text, header, rows)
 
 

@@ -95,7 +95,7 @@ def _family(config: Mapping[str, Any]) -> Family:
         states_head_width="head_dim" in declared,
         heads_divide_width=False,
         by_layer=lambda config: lists,
-        attends_by="eager" if getattr(full, "attn_logit_softcapping", None) else "sdpa",
+        caps_scores=bool(getattr(full, "attn_logit_softcapping", None)),
         is_verified=False,
         tiny={},
     )
@@ -207,8 +207,7 @@ class _Recognition:
                   for name in (QKV[0], out)]  # fmt: skip
         return {
             "attention_out": f"{attention}.{out}", "qkv": QKV, "attention_norm": before, "attention_norm_after": after,
-            "ffn_norm": ffn_before, "ffn_norm_after": ffn_after, "ffn_out": ffn_after or ffn,
-            "ffn_in": ffn if ffn_after else "", "ffn_write": f"{ffn}.{names[-1]}",
+            "ffn_norm": ffn_before, "ffn_norm_after": ffn_after, "ffn_write": f"{ffn}.{names[-1]}",
             "ffn_read": tuple(f"{ffn}.{name}" for name in names[:-1]), "qk_norms": qk,
             "norms_all_heads": bool(widths) and widths[0] != d_head, "norm_offset": offsets.pop(),
             "has_biases": all(biased), "qkv_biases": True if biased == [True, False] else "",

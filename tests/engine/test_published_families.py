@@ -222,7 +222,9 @@ def test_every_family_has_a_published_model():
 
 def test_the_bar_offers_a_small_model_of_each_family_with_its_download():
     stock = [family for family in FAMILIES.values() if family.is_stock]
-    assert len({family.models for family in stock}) == len(TO_TRY) == len(stock), "each has models of its own"
+    assert len({family.models or family.name for family in stock}) == len(TO_TRY) == len(stock), (
+        "each has models of its own"
+    )
     assert {*TO_TRY} <= {*MODELS} and all(0 < gigabytes < 17 for gigabytes in TO_TRY.values())
 
 

@@ -86,7 +86,7 @@ BROKEN = {
         "llama", {}, lambda patch: patch.setattr(masks, "_instead_of_heads", REVERSED), {COLUMNS, VALUES, LOADED_HEAD}),
     "values in another order": ("gpt_neox", {}, other_layout("gpt_neox", qkv_layout="stacked"), {VALUES}),
     "an FFN elsewhere": (
-        "llama", {}, other_layout("llama", ffn_out="input_layernorm"), {IDENTITY, SLICED, LOADED_LAYER}),
+        "llama", {}, other_layout("llama", ffn_norm_after="input_layernorm"), {IDENTITY, SLICED, LOADED_LAYER}),
     "slices of other heads": ("llama", {}, lambda patch: patch.setattr(slicing, "positions", next_head), {SLICED}),
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ number for each distance that is added to scores of attention (ALiBi). Attention
 from collections.abc import Mapping
 from typing import Any
 
-from engine.architecture.families.definition import Family
+from engine.architecture.families.definition import Family, ToTry
 from engine.errors import HeadroomError
 
 
@@ -19,15 +19,12 @@ def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 FAMILY = Family(
     name="BLOOM",
-    models="BLOOM",
-    to_try="bigscience/bloom-560m",
-    gigabytes=1.1,
+    to_try=ToTry("bigscience/bloom-560m", 1.1),
     layers="transformer.h",
     attention_out="self_attention.dense",
     qkv=("query_key_value",),
     qkv_layout="by head",
-    ffn_out="mlp.dense_4h_to_h",
-    ffn_in="mlp.dense_h_to_4h",
+    ffn_adds_stream=True,
     ffn_read=("mlp.dense_h_to_4h",),
     ffn_write="mlp.dense_4h_to_h",
     attention_norm="input_layernorm",
@@ -44,6 +41,5 @@ FAMILY = Family(
                                                          "it"},
     variant=variant,
     is_adapted=True,
-    attends_by="eager",
     tiny={"bloom": {}},
 )  # fmt: skip

@@ -5,11 +5,10 @@ Biases that hold means are those of attention alone: its FFNs cannot have any.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from engine.architecture.families import llama, phi
-from engine.architecture.families.definition import Scales
+from engine.architecture.families.definition import Scales, ToTry
 from engine.errors import HeadroomError
 
 
@@ -21,19 +20,15 @@ def scales(config: Mapping[str, Any]) -> Scales:
     return Scales(logits_divisor=1 / scale)
 
 
-FAMILY = replace(
-    llama.FAMILY,
+FAMILY = llama.FAMILY.derived(
     name="Cohere",
     models="Cohere's Command R and Aya",
-    to_try="CohereForAI/aya-23-8B",
-    gigabytes=16.1,
+    to_try=ToTry("CohereForAI/aya-23-8B", 16.1),
     ffn_norm="",
     shares_norm=True,
-    fields=llama.FAMILY.fields - {"mlp_bias", "pretraining_tp", "rms_norm_eps"}
-    | {"layer_norm_eps", "logit_scale", "use_qk_norm"},
+    without={"mlp_bias", "pretraining_tp", "rms_norm_eps"},
+    also={"layer_norm_eps", "logit_scale", "use_qk_norm"},
     is_tied=True,
-    ffn_biases="",
-    heads_divide_width=False,
     refused={"use_qk_norm": phi.FAMILY.refused["qk_layernorm"]},
     scales=scales,
     tiny={"cohere": {"num_key_value_heads": 2, "logit_scale": 0.25}},

@@ -4,8 +4,8 @@ A head is reached at the *input* of the attention output projection (there the h
 the output of the last module of its branch, before the residual sum. That is all that pruning and scoring need.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ COMMON = ABOUT | {
 }  # fmt: skip
 ROTARY = frozenset({"intermediate_size", "hidden_act", "head_dim", "rope_parameters", "rope_scaling", "rope_theta",
                     "partial_rotary_factor", "original_max_position_embeddings"})  # fmt: skip
+BIASES = "attention_biases", "qkv_biases", "ffn_biases", "norm_biases"
 ByLayer = Callable[[Mapping[str, Any]], Mapping[str, list[Any]]]
 Windows = Callable[[Mapping[str, Any]], Sequence[Any]]
 SLIDING, FULL = "sliding_attention", "full_attention"  # a layer's type, by whether it has a window
@@ -35,32 +36,39 @@ class Scales:
     logits_divisor: float = 1.0  # logits are divided by it
 
 
+@dataclass(frozen=True)
+class ToTry:
+    """A small model on the Hub."""
+
+    model: str  # its id
+    gigabytes: float  # to download
+
+
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """One architecture. Paths of modules go from the model (`layers`, `norm`) or else from a layer."""
 
     name: str  # as its authors write it
-    models: str = ""  # which models it has
-    to_try: str = ""  # a small one on the Hub
-    gigabytes: float = 0.0  # to download for it
+    models: str = ""  # which models it has, if its name does not say so
+    to_try: ToTry | None = None  # None: none is on the Hub
 
     # modules
     layers: str  # the list of layers
     attention_out: str  # the attention output projection
-    qkv: tuple[str, ...]  # inside the attention module: three projections, or one that holds all three
+    # inside the attention module: three projections, or one that holds all three
+    qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
     # how one holds them: one after the other (joined: its matrix holds (inputs, outputs)), or by key head: the queries
     # of the heads that share it, and then its key and value
     qkv_layout: Literal["apart", "stacked", "joined", "by head"] = "apart"
-    ffn_out: str  # the last module of the FFN's branch
-    ffn_in: str = ""  # the first, where the FFN is not a module by itself
-    ffn_read: tuple[str, ...]  # its matrices that read the residual stream; two: the first is a gate
+    ffn_read: tuple[str, ...]  # the FFN's matrices that read the residual stream; two: the first is a gate
     has_joint_gate: bool = False  # or one that holds both
     ffn_write: str  # its matrix that writes into the stream
+    ffn_adds_stream: bool = False  # the FFN's module gives the residual sum, so that its branch is its matrices alone
     attention_norm: str = ""  # in front of attention
     ffn_norm: str = ""
     shares_norm: bool = False  # attention and FFN are parallel, and the FFN reads what the norm of attention gives
     attention_norm_after: str = ""  # of what attention gives, before the residual sum
-    ffn_norm_after: str = ""  # the same of the FFN, of whose branch it is the last module
+    ffn_norm_after: str = ""  # the same of the FFN
     norm_offset: int = 0  # what a norm adds to its weights before it multiplies by them
     norms_behind: tuple[str, ...] = ()  # of the stream itself after attention and FFN, where config says so
     qk_norms: tuple[str, ...] = ()  # inside the attention module, of queries and of keys, before they are turned
@@ -94,7 +102,7 @@ class Family:
     long_ropes: tuple[str, ...] = ("longrope",)  # names of the rotation whose angles depend on the input's length
     # transformers' attention neither takes functions by name nor do layers give a tensor: see `adapt_attention`
     is_adapted: bool = False
-    attends_by: Literal["sdpa", "eager"] = "sdpa"  # transformers' attention function; the first cannot cap scores
+    caps_scores: bool = False  # of attention
     scales: Callable[[Mapping[str, Any]], Scales] = lambda config: Scales()
     is_stock: bool = True  # transformers has a class for it
     is_verified: bool = (
@@ -120,9 +128,39 @@ class Family:
         return self.attention_out.rpartition(".")[0]
 
     @property
+    def attends_by(self) -> Literal["sdpa", "eager"]:
+        """transformers' attention function. The first cannot cap scores, and adapted modules know only the second."""
+        return "eager" if self.caps_scores or self.is_adapted else "sdpa"
+
+    @property
+    def ffn(self) -> str:
+        """The module of the FFN, from a layer; "" if its matrices are in the layer itself."""
+        return self.ffn_write.rpartition(".")[0]
+
+    @property
+    def ffn_in(self) -> str:
+        """The first module of the FFN's branch; "" if the last is the only one."""
+        if self.ffn_adds_stream or not self.ffn:
+            return self.ffn_read[0]
+        return self.ffn if self.ffn_norm_after else ""
+
+    @property
+    def ffn_out(self) -> str:
+        """The last module of the FFN's branch."""
+        return self.ffn_norm_after or (self.ffn_write if self.ffn_adds_stream or not self.ffn else self.ffn)
+
+    @property
     def norms_before(self) -> tuple[str, str]:
         """The norms in front of attention and of the FFN that go where these go, "" for none."""
         return ("", "") if self.shares_norm else (self.attention_norm, self.ffn_norm)
+
+    def derived(self, without: Iterable[str] = (), also: Iterable[str] = (), **changes: Any) -> "Family":
+        """A family that is this one but for `changes`, and that has fields of config.json `without` some and `also`
+        others. What is said of models is not taken over, nor a limit of transformers, nor biases by a field that it
+        is without."""
+        changes = {"models": "", "to_try": None, "heads_divide_width": False} | changes
+        biases = {name: "" for name in BIASES if getattr(self, name) in {*without}}
+        return replace(self, **{"fields": self.fields - {*without} | {*also}} | biases | changes)
 
     def own_name(self, usual: str) -> str:
         """This family's own name of a field that most call `usual`."""

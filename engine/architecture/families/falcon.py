@@ -8,7 +8,7 @@ biases twice where it does not attend by torch's own function.
 from collections.abc import Mapping
 from typing import Any
 
-from engine.architecture.families.definition import ROTARY, Family
+from engine.architecture.families.definition import ROTARY, Family, ToTry
 from engine.errors import HeadroomError
 
 BY_TWO_NORMS = {"attention_norm": "ln_attn", "ffn_norm": "ln_mlp", "shares_norm": False}
@@ -30,13 +30,11 @@ def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
 FAMILY = Family(
     name="Falcon",
     models="Falcon (7B, 11B, 40B, 180B)",
-    to_try="tiiuae/falcon-7b",
-    gigabytes=14.4,
+    to_try=ToTry("tiiuae/falcon-7b", 14.4),
     layers="transformer.h",
     attention_out="self_attention.dense",
     qkv=("query_key_value",),
     qkv_layout="by head",
-    ffn_out="mlp",
     ffn_read=("mlp.dense_h_to_4h",),
     ffn_write="mlp.dense_4h_to_h",
     attention_norm="input_layernorm",
@@ -56,6 +54,5 @@ FAMILY = Family(
     cuts_heads=False,
     variant=variant,
     is_adapted=True,
-    attends_by="eager",
     tiny={"falcon": {}, "falcon-grouped": {"new_decoder_architecture": True, "num_kv_heads": 2}},
 )  # fmt: skip

@@ -3,11 +3,10 @@ scores of attention and capped logits. Every second layer has a window.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from engine.architecture.families import gemma
-from engine.architecture.families.definition import FULL, SLIDING, layer_types, windows_by_type
+from engine.architecture.families.definition import FULL, SLIDING, ToTry, layer_types, windows_by_type
 
 
 def in_periods(config: Mapping[str, Any], period: int) -> Mapping[str, list[Any]]:
@@ -27,25 +26,19 @@ def window(config: Mapping[str, Any]) -> Any:
     return config.get("sliding_window", 4096)
 
 
-FAMILY = replace(
-    gemma.FAMILY,
+FAMILY = gemma.FAMILY.derived(
     name="Gemma 2",
-    models="Gemma 2",
-    to_try="google/gemma-2-2b-it",
-    gigabytes=5.2,
-    ffn_in="mlp",
-    ffn_out="post_feedforward_layernorm",
+    to_try=ToTry("google/gemma-2-2b-it", 5.2),
     ffn_norm="pre_feedforward_layernorm",
     attention_norm_after="post_attention_layernorm",
     ffn_norm_after="post_feedforward_layernorm",
-    fields=gemma.FAMILY.fields
-    | {"hidden_activation", "query_pre_attn_scalar", "final_logit_softcapping", "attn_logit_softcapping",
+    also={"hidden_activation", "query_pre_attn_scalar", "final_logit_softcapping", "attn_logit_softcapping",
        "sliding_window", "layer_types"},
     defaults={"head_dim": 256, "num_key_value_heads": 4},
     heads_divide_width=True,
     by_layer=by_layer,
     windows=windows_by_type(by_layer, window, is_needed=True),
-    attends_by="eager",
+    caps_scores=True,
     tiny={"gemma2": {"num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 6, "attn_logit_softcapping": 5.0,
                      "final_logit_softcapping": 20.0, "sliding_window": 24}},
 )  # fmt: skip

@@ -3,11 +3,10 @@ positions in layers with a window, which are five of six unless a config.json sa
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from engine.architecture.families import gemma2
-from engine.architecture.families.definition import windows_by_type
+from engine.architecture.families.definition import ToTry, windows_by_type
 
 
 def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
@@ -17,21 +16,20 @@ def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
 
 def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """What differs by config.json: torch's own attention cannot cap scores."""
-    return {} if config.get("attn_logit_softcapping") is None else {"attends_by": "eager"}
+    return {} if config.get("attn_logit_softcapping") is None else {"caps_scores": True}
 
 
-FAMILY = replace(
-    gemma2.FAMILY,
+FAMILY = gemma2.FAMILY.derived(
     name="Gemma 3",
     models="Gemma 3 without images (270M, 1B)",
-    to_try="google/gemma-3-270m",
-    gigabytes=0.54,
+    to_try=ToTry("google/gemma-3-270m", 0.54),
     qk_norms=("q_norm", "k_norm"),
-    fields=gemma2.FAMILY.fields | {"sliding_window_pattern", "rope_local_base_freq"},
+    also={"sliding_window_pattern", "rope_local_base_freq"},
     by_layer=by_layer,
     windows=windows_by_type(by_layer, gemma2.window, is_needed=True),
-    attends_by="sdpa",
+    caps_scores=False,
     variant=variant,
+    heads_divide_width=True,
     tiny={"gemma3": {"num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 6, "sliding_window_pattern": 2,
                      "sliding_window": 24}},
 )  # fmt: skip

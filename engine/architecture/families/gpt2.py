@@ -1,17 +1,14 @@
 """GPT-2: queries, keys and values from one matrix, and matrices that hold (inputs, outputs)."""
 
-from engine.architecture.families.definition import Family
+from engine.architecture.families.definition import Family, ToTry
 
 FAMILY = Family(
     name="GPT-2",
-    models="GPT-2",
-    to_try="openai-community/gpt2",
-    gigabytes=0.55,
+    to_try=ToTry("openai-community/gpt2", 0.55),
     layers="transformer.h",
     attention_out="attn.c_proj",
     qkv=("c_attn",),
     qkv_layout="joined",
-    ffn_out="mlp",
     ffn_read=("mlp.c_fc",),
     ffn_write="mlp.c_proj",
     attention_norm="ln_1",

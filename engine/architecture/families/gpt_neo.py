@@ -3,10 +3,10 @@ of attention are not scaled. Layers with a window alternate with layers without,
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from engine.architecture.families import gpt2
+from engine.architecture.families.definition import ToTry
 
 
 def kinds(config: Mapping[str, Any]) -> list[str]:
@@ -28,12 +28,9 @@ def windows(config: Mapping[str, Any]) -> list[Any]:
     return [config.get("window_size", 256) if kind == "local" else None for kind in kinds(config)]
 
 
-FAMILY = replace(
-    gpt2.FAMILY,
+FAMILY = gpt2.FAMILY.derived(
     name="GPT-Neo",
-    models="GPT-Neo",
-    to_try="EleutherAI/gpt-neo-125m",
-    gigabytes=0.53,
+    to_try=ToTry("EleutherAI/gpt-neo-125m", 0.53),
     attention_out="attn.attention.out_proj",
     qkv=("q_proj", "k_proj", "v_proj"),
     qkv_layout="apart",
@@ -44,7 +41,6 @@ FAMILY = replace(
     by_layer=by_layer,
     windows=windows,
     is_adapted=True,
-    attends_by="eager",
     tiny={"gpt_neo": {"attention_types": [[["local", "global"], 1], [["local"], 1]], "window_size": 24,
                       "initializer_range": 0.2}},
 )  # fmt: skip

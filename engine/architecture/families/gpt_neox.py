@@ -1,17 +1,15 @@
 """GPT-NeoX and Pythia: queries, keys and values from one matrix, head by head."""
 
-from engine.architecture.families.definition import ROTARY, Family
+from engine.architecture.families.definition import ROTARY, Family, ToTry
 
 FAMILY = Family(
     name="GPT-NeoX",
     models="GPT-NeoX and Pythia",
-    to_try="EleutherAI/pythia-70m",
-    gigabytes=0.17,
+    to_try=ToTry("EleutherAI/pythia-70m", 0.17),
     layers="gpt_neox.layers",
     attention_out="attention.dense",
     qkv=("query_key_value",),
     qkv_layout="by head",
-    ffn_out="mlp",
     ffn_read=("mlp.dense_h_to_4h",),
     ffn_write="mlp.dense_4h_to_h",
     attention_norm="input_layernorm",

@@ -2,16 +2,12 @@
 and the unembedding has a bias.
 """
 
-from dataclasses import replace
-
 from engine.architecture.families import gpt2
+from engine.architecture.families.definition import ToTry
 
-FAMILY = replace(
-    gpt2.FAMILY,
+FAMILY = gpt2.FAMILY.derived(
     name="GPT-J",
-    models="GPT-J",
-    to_try="EleutherAI/gpt-j-6b@float16",
-    gigabytes=12.1,
+    to_try=ToTry("EleutherAI/gpt-j-6b@float16", 12.1),
     attention_out="attn.out_proj",
     qkv=("q_proj", "k_proj", "v_proj"),
     qkv_layout="apart",
@@ -20,12 +16,11 @@ FAMILY = replace(
     ffn_norm="",
     shares_norm=True,
     position_embedding="",
-    fields=gpt2.FAMILY.fields - {"scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"}
-    | {"rotary_dim"},
+    without={"scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"},
+    also={"rotary_dim"},
     is_tied=False,
     attention_biases=False,
     has_unembedding_bias=True,
     is_adapted=True,
-    attends_by="eager",
     tiny={"gptj": {"n_inner": None, "rotary_dim": 4}},
 )

@@ -3,11 +3,10 @@ before the residual sum, and logits.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from engine.architecture.families import llama
-from engine.architecture.families.definition import Scales
+from engine.architecture.families.definition import Scales, ToTry
 
 
 def scales(config: Mapping[str, Any]) -> Scales:
@@ -16,15 +15,12 @@ def scales(config: Mapping[str, Any]) -> Scales:
     return Scales(*(config.get(name, 1.0) for name in names))
 
 
-FAMILY = replace(
-    llama.FAMILY,
+FAMILY = llama.FAMILY.derived(
     name="Granite",
     models="Granite 3",
-    to_try="ibm-granite/granite-3.1-2b-base",
-    gigabytes=5.1,
-    fields=llama.FAMILY.fields - {"pretraining_tp"}
-    | {"residual_multiplier", "embedding_multiplier", "logits_scaling", "attention_multiplier"},
-    heads_divide_width=False,
+    to_try=ToTry("ibm-granite/granite-3.1-2b-base", 5.1),
+    without={"pretraining_tp"},
+    also={"residual_multiplier", "embedding_multiplier", "logits_scaling", "attention_multiplier"},
     scales=scales,
     tiny={"granite": {"num_key_value_heads": 2, "residual_multiplier": 0.5, "embedding_multiplier": 3.0,
                       "logits_scaling": 2.5, "attention_multiplier": 0.3, "attention_bias": True, "mlp_bias": True}},

@@ -1,13 +1,11 @@
 """Small models trained here: Llama but for smeared keys or shortformer positions (`architecture.modeling_headroom`)."""
 
-from dataclasses import replace
-
 from engine.architecture.families import llama
 
-FAMILY = replace(
-    llama.FAMILY,
+FAMILY = llama.FAMILY.derived(
     name="Headroom small",
-    fields=llama.FAMILY.fields | {"smeared", "positions"},
+    also={"smeared", "positions"},
     is_stock=False,
+    heads_divide_width=True,
     tiny={"small": {"smeared": True, "attention_bias": True}},
 )

@@ -1,16 +1,13 @@
 """Llama, from which families of its shape take what they share."""
 
-from engine.architecture.families.definition import ROTARY, Family
+from engine.architecture.families.definition import ROTARY, Family, ToTry
 
 FAMILY = Family(
     name="Llama",
     models="Llama, up to 3.3, and other models of this type",
-    to_try="HuggingFaceTB/SmolLM2-135M",
-    gigabytes=0.27,
+    to_try=ToTry("HuggingFaceTB/SmolLM2-135M", 0.27),
     layers="model.layers",
     attention_out="self_attn.o_proj",
-    qkv=("q_proj", "k_proj", "v_proj"),
-    ffn_out="mlp",
     ffn_read=("mlp.gate_proj", "mlp.up_proj"),
     ffn_write="mlp.down_proj",
     attention_norm="input_layernorm",

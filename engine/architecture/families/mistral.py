@@ -3,21 +3,14 @@
 Biases that hold means (`--fill mean`) turn it into a Llama, which computes the same within the window.
 """
 
-from dataclasses import replace
-
 from engine.architecture.families import llama
-from engine.architecture.families.definition import window_everywhere
+from engine.architecture.families.definition import ToTry, window_everywhere
 
-FAMILY = replace(
-    llama.FAMILY,
+FAMILY = llama.FAMILY.derived(
     name="Mistral",
-    models="Mistral",
-    to_try="mistralai/Mistral-7B-v0.1",
-    gigabytes=14.5,
-    fields=llama.FAMILY.fields - {"attention_bias", "mlp_bias", "pretraining_tp"} | {"sliding_window"},
-    attention_biases="",
-    ffn_biases="",
-    heads_divide_width=False,
+    to_try=ToTry("mistralai/Mistral-7B-v0.1", 14.5),
+    without={"attention_bias", "mlp_bias", "pretraining_tp"},
+    also={"sliding_window"},
     defaults={"num_key_value_heads": 8},
     windows=window_everywhere(4096),
     tiny={"mistral": {"hidden_size": 48, "head_dim": 8, "num_key_value_heads": 2, "max_position_embeddings": 512,

@@ -5,7 +5,7 @@ added to scores of attention (ALiBi). The FFN adds to the stream itself.
 from collections.abc import Mapping
 from typing import Any
 
-from engine.architecture.families.definition import Family
+from engine.architecture.families.definition import Family, ToTry
 from engine.errors import HeadroomError
 
 # what transformers computes, whatever a config.json says
@@ -27,15 +27,12 @@ def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 FAMILY = Family(
     name="MPT",
-    models="MPT",
-    to_try="mosaicml/mpt-7b",
-    gigabytes=13.3,
+    to_try=ToTry("mosaicml/mpt-7b", 13.3),
     layers="transformer.blocks",
     attention_out="attn.out_proj",
     qkv=("Wqkv",),
     qkv_layout="stacked",
-    ffn_out="ffn.down_proj",
-    ffn_in="ffn.up_proj",
+    ffn_adds_stream=True,
     ffn_read=("ffn.up_proj",),
     ffn_write="ffn.down_proj",
     attention_norm="norm_1",
@@ -51,6 +48,5 @@ FAMILY = Family(
     attention_biases=False,
     variant=variant,
     is_adapted=True,
-    attends_by="eager",
     tiny={"mpt": {"attn_config": {"clip_qkv": 6.0}}},
 )  # fmt: skip

@@ -5,26 +5,18 @@ A masked head still has its part in these norms, so that heads cannot be cut out
 those of attention alone: its FFNs cannot have any.
 """
 
-from dataclasses import replace
-
 from engine.architecture.families import llama
+from engine.architecture.families.definition import ToTry
 
-FAMILY = replace(
-    llama.FAMILY,
+FAMILY = llama.FAMILY.derived(
     name="OLMo 2",
-    models="OLMo 2",
-    to_try="allenai/OLMo-2-0425-1B",
-    gigabytes=5.9,
-    ffn_in="mlp",
-    ffn_out="post_feedforward_layernorm",
+    to_try=ToTry("allenai/OLMo-2-0425-1B", 5.9),
     attention_norm="",
     ffn_norm="",
     attention_norm_after="post_attention_layernorm",
     ffn_norm_after="post_feedforward_layernorm",
     qk_norms=("q_norm", "k_norm"),
     norms_all_heads=True,
-    fields=llama.FAMILY.fields - {"mlp_bias", "pretraining_tp"},
-    ffn_biases="",
-    heads_divide_width=False,
+    without={"mlp_bias", "pretraining_tp"},
     tiny={"olmo2": {"num_key_value_heads": 2}},
 )

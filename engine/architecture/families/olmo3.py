@@ -3,11 +3,10 @@ positions may be scaled.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from engine.architecture.families import gemma2, olmo2
-from engine.architecture.families.definition import windows_by_type
+from engine.architecture.families.definition import ToTry, windows_by_type
 
 
 def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
@@ -15,13 +14,10 @@ def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
     return gemma2.in_periods(config, 4)
 
 
-FAMILY = replace(
-    olmo2.FAMILY,
+FAMILY = olmo2.FAMILY.derived(
     name="OLMo 3",
-    models="OLMo 3",
-    to_try="allenai/Olmo-3-1025-7B",
-    gigabytes=14.6,
-    fields=olmo2.FAMILY.fields | {"sliding_window", "layer_types"},
+    to_try=ToTry("allenai/Olmo-3-1025-7B", 14.6),
+    also={"sliding_window", "layer_types"},
     by_layer=by_layer,
     windows=windows_by_type(by_layer, gemma2.window, is_needed=True),
     tiny={"olmo3": {"num_key_value_heads": 2, "sliding_window": 24,

@@ -1,17 +1,12 @@
 """OPT. Its 350m has narrow embeddings that are projected, and norms behind attention and FFN."""
 
-from engine.architecture.families.definition import Family
+from engine.architecture.families.definition import Family, ToTry
 
 FAMILY = Family(
     name="OPT",
-    models="OPT",
-    to_try="facebook/opt-125m",
-    gigabytes=0.25,
+    to_try=ToTry("facebook/opt-125m", 0.25),
     layers="model.decoder.layers",
     attention_out="self_attn.out_proj",
-    qkv=("q_proj", "k_proj", "v_proj"),
-    ffn_in="fc1",
-    ffn_out="fc2",
     ffn_read=("fc1",),
     ffn_write="fc2",
     attention_norm="self_attn_layer_norm",

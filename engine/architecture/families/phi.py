@@ -2,29 +2,23 @@
 of the unembedding; positions turn a part of each head alone.
 """
 
-from dataclasses import replace
-
 from engine.architecture.families import llama
+from engine.architecture.families.definition import ToTry
 
-FAMILY = replace(
-    llama.FAMILY,
+FAMILY = llama.FAMILY.derived(
     name="Phi",
     models="Phi-1, Phi-1.5, and Phi-2",
-    to_try="microsoft/phi-1_5",
-    gigabytes=2.8,
+    to_try=ToTry("microsoft/phi-1_5", 2.8),
     attention_out="self_attn.dense",
     ffn_read=("mlp.fc1",),
     ffn_write="mlp.fc2",
     ffn_norm="",
     shares_norm=True,
     norm="model.final_layernorm",
-    fields=llama.FAMILY.fields - {"attention_bias", "mlp_bias", "pretraining_tp", "rms_norm_eps"}
-    | {"layer_norm_eps", "resid_pdrop", "embd_pdrop", "qk_layernorm"},
+    without={"attention_bias", "mlp_bias", "pretraining_tp", "rms_norm_eps"},
+    also={"layer_norm_eps", "resid_pdrop", "embd_pdrop", "qk_layernorm"},
     has_biases=True,
-    attention_biases="",
-    ffn_biases="",
     has_unembedding_bias=True,
-    heads_divide_width=False,
     refused={"qk_layernorm": "and Headroom reads no norms of this type; use a model without it"},
     tiny={"phi": {"num_key_value_heads": 2}},
 )

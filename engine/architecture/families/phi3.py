@@ -5,26 +5,19 @@ A window is that of all layers. What old versions call yarn is longrope, whose l
 config.json says otherwise.
 """
 
-from dataclasses import replace
-
 from engine.architecture.families import llama
-from engine.architecture.families.definition import window_everywhere
+from engine.architecture.families.definition import ToTry, window_everywhere
 
-FAMILY = replace(
-    llama.FAMILY,
+FAMILY = llama.FAMILY.derived(
     name="Phi-3",
     models="Phi-3, Phi-3.5, and Phi-4 mini",
-    to_try="microsoft/Phi-3-mini-4k-instruct",
-    gigabytes=7.6,
+    to_try=ToTry("microsoft/Phi-3-mini-4k-instruct", 7.6),
     qkv=("qkv_proj",),
     qkv_layout="stacked",
     ffn_read=("mlp.gate_up_proj",),
     has_joint_gate=True,
-    fields=llama.FAMILY.fields - {"attention_bias", "mlp_bias", "pretraining_tp"}
-    | {"sliding_window", "resid_pdrop", "embd_pdrop"},
-    attention_biases="",
-    ffn_biases="",
-    heads_divide_width=False,
+    without={"attention_bias", "mlp_bias", "pretraining_tp"},
+    also={"sliding_window", "resid_pdrop", "embd_pdrop"},
     windows=window_everywhere(),
     long_ropes=("longrope", "su", "yarn"),
     defaults={"original_max_position_embeddings": 4096},

@@ -5,11 +5,10 @@ Where `use_sliding_window` is on, which it seldom is, layers from `max_window_la
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from engine.architecture.families import mistral
-from engine.architecture.families.definition import FULL, SLIDING, layer_types, windows_by_type
+from engine.architecture.families.definition import FULL, SLIDING, ToTry, layer_types, windows_by_type
 
 
 def _window(config: Mapping[str, Any]) -> Any:
@@ -23,13 +22,11 @@ def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
     return {"layer_types": layer_types(config, usual)}
 
 
-FAMILY = replace(
-    mistral.FAMILY,
+FAMILY = mistral.FAMILY.derived(
     name="Qwen2",
     models="Qwen2 and Qwen2.5",
-    to_try="Qwen/Qwen2.5-0.5B",
-    gigabytes=1.0,
-    fields=mistral.FAMILY.fields | {"use_sliding_window", "max_window_layers", "layer_types"},
+    to_try=ToTry("Qwen/Qwen2.5-0.5B", 1.0),
+    also={"use_sliding_window", "max_window_layers", "layer_types"},
     defaults={"num_key_value_heads": 32},
     qkv_biases=True,
     by_layer=by_layer,

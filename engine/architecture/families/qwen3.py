@@ -3,18 +3,14 @@
 Windows are those of Qwen2. Biases that hold means are those of attention alone: its FFNs cannot have any.
 """
 
-from dataclasses import replace
-
 from engine.architecture.families import qwen2
+from engine.architecture.families.definition import ToTry
 
-FAMILY = replace(
-    qwen2.FAMILY,
+FAMILY = qwen2.FAMILY.derived(
     name="Qwen3",
-    models="Qwen3",
-    to_try="Qwen/Qwen3-0.6B-Base",
-    gigabytes=1.2,
+    to_try=ToTry("Qwen/Qwen3-0.6B-Base", 1.2),
     qk_norms=("q_norm", "k_norm"),
-    fields=qwen2.FAMILY.fields | {"attention_bias"},
+    also={"attention_bias"},
     defaults={"head_dim": 128, "num_key_value_heads": 32},
     attention_biases="attention_bias",
     qkv_biases="",

@@ -4,11 +4,10 @@ whatever `use_sliding_window` says.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from engine.architecture.families import llama
-from engine.architecture.families.definition import FULL, SLIDING, layer_types, windows_by_type
+from engine.architecture.families.definition import FULL, SLIDING, ToTry, layer_types, windows_by_type
 
 
 def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
@@ -21,17 +20,12 @@ def by_layer(config: Mapping[str, Any]) -> Mapping[str, list[Any]]:
     return {"no_rope_layers": turned, "layer_types": layer_types(config, types)}
 
 
-FAMILY = replace(
-    llama.FAMILY,
+FAMILY = llama.FAMILY.derived(
     name="SmolLM3",
-    models="SmolLM3",
-    to_try="HuggingFaceTB/SmolLM3-3B-Base",
-    gigabytes=6.2,
-    fields=llama.FAMILY.fields
-    | {"no_rope_layers", "no_rope_layer_interval", "use_sliding_window", "sliding_window", "layer_types"},
+    to_try=ToTry("HuggingFaceTB/SmolLM3-3B-Base", 6.2),
+    also={"no_rope_layers", "no_rope_layer_interval", "use_sliding_window", "sliding_window", "layer_types"},
     defaults={"num_key_value_heads": 4},
     is_tied=True,
-    heads_divide_width=False,
     by_layer=by_layer,
     windows=windows_by_type(by_layer, lambda config: config.get("sliding_window")),
     tiny={"smollm3": {"num_key_value_heads": 2, "no_rope_layers": [1, 0, 1], "pad_token_id": None}},

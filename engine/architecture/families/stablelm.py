@@ -3,10 +3,10 @@ positions turn a part of each head alone. In some models attention and FFN are p
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from engine.architecture.families import llama, phi
+from engine.architecture.families.definition import ToTry
 
 
 def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -14,14 +14,11 @@ def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"shares_norm": True, "ffn_norm": ""} if config.get("use_parallel_residual") else {}
 
 
-FAMILY = replace(
-    llama.FAMILY,
+FAMILY = llama.FAMILY.derived(
     name="StableLM",
-    models="StableLM",
-    to_try="stabilityai/stablelm-3b-4e1t",
-    gigabytes=5.6,
-    fields=llama.FAMILY.fields - {"attention_bias", "mlp_bias", "pretraining_tp", "rms_norm_eps", "head_dim"}
-    | {"layer_norm_eps", "hidden_dropout", "use_qkv_bias", "qk_layernorm", "use_parallel_residual"},
+    to_try=ToTry("stabilityai/stablelm-3b-4e1t", 5.6),
+    without={"attention_bias", "mlp_bias", "pretraining_tp", "rms_norm_eps", "head_dim"},
+    also={"layer_norm_eps", "hidden_dropout", "use_qkv_bias", "qk_layernorm", "use_parallel_residual"},
     attention_biases=False,
     qkv_biases="use_qkv_bias",
     ffn_biases=False,
@@ -29,6 +26,7 @@ FAMILY = replace(
     states_head_width=False,
     refused=phi.FAMILY.refused,
     variant=variant,
+    heads_divide_width=True,
     tiny={"stablelm": {"num_key_value_heads": 2, "use_qkv_bias": True},
           "stablelm-parallel": {"num_key_value_heads": 2, "use_parallel_residual": True}},
 )  # fmt: skip

@@ -2,26 +2,20 @@
 layers.
 """
 
-from dataclasses import replace
-
 from engine.architecture.families import llama
-from engine.architecture.families.definition import window_everywhere
+from engine.architecture.families.definition import ToTry, window_everywhere
 
-FAMILY = replace(
-    llama.FAMILY,
+FAMILY = llama.FAMILY.derived(
     name="StarCoder2",
-    models="StarCoder2",
-    to_try="bigcode/starcoder2-3b",
-    gigabytes=12.1,
+    to_try=ToTry("bigcode/starcoder2-3b", 12.1),
     ffn_read=("mlp.c_fc",),
     ffn_write="mlp.c_proj",
-    fields=llama.FAMILY.fields - {"attention_bias", "mlp_bias", "pretraining_tp", "rms_norm_eps"}
-    | {"norm_epsilon", "sliding_window", "use_bias", "residual_dropout", "embedding_dropout"},
+    without={"attention_bias", "mlp_bias", "pretraining_tp", "rms_norm_eps"},
+    also={"norm_epsilon", "sliding_window", "use_bias", "residual_dropout", "embedding_dropout"},
     is_tied=True,
     has_biases=True,
     attention_biases="use_bias",
     ffn_biases="use_bias",
-    heads_divide_width=False,
     defaults={"num_key_value_heads": 2},
     windows=window_everywhere(),
     tiny={"starcoder2": {"num_key_value_heads": 2}},

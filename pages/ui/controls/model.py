@@ -32,7 +32,7 @@ from pages.ui.page.tables import plain
 from pages.ui.page.work import Action, Work
 
 MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", "2.7b", "6.7b", "13b", "30b", "66b"))]
-TO_TRY = {family.to_try: family.gigabytes for family in FAMILIES.values() if family.is_stock}
+TO_TRY = {family.to_try.model: family.to_try.gigabytes for family in FAMILIES.values() if family.to_try}
 MODELS += [name for name in TO_TRY if name not in MODELS]
 MODEL_HELP = (
     f"`demo` is included. Or type the Hugging Face id of an {supported_families()} model, optionally with a revision "
