@@ -5,7 +5,8 @@ number for each distance that is added to scores of attention (ALiBi). Attention
 from collections.abc import Mapping
 from typing import Any
 
-from engine.architecture.families.definition import Family, ToTry
+from engine.architecture.families import gpt_neox
+from engine.architecture.families.definition import ToTry
 from engine.errors import HeadroomError
 
 
@@ -17,26 +18,22 @@ def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
-FAMILY = Family(
+FAMILY = gpt_neox.FAMILY.derived(
     name="BLOOM",
     to_try=ToTry("bigscience/bloom-560m", 1.1),
     layers="transformer.h",
     attention_out="self_attention.dense",
-    qkv=("query_key_value",),
-    qkv_layout="by head",
     ffn_adds_stream=True,
-    ffn_read=("mlp.dense_h_to_4h",),
-    ffn_write="mlp.dense_4h_to_h",
-    attention_norm="input_layernorm",
-    ffn_norm="post_attention_layernorm",
     norm="transformer.ln_f",
     token_embedding="word_embeddings",
+    old_unembedding="",
     embedding_norm="word_embeddings_layernorm",
     fields=frozenset({"n_embed", "n_layer", "n_head", "seq_length", "layer_norm_epsilon", "hidden_dropout"}),
     own_names={"hidden_size": "n_embed", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
                "max_position_embeddings": "seq_length"},
     defaults={"max_position_embeddings": 2048},
     is_tied=True,
+    attention_biases="",
     refused={"apply_residual_connection_post_layernorm": "and Headroom reads no stream of norms; use a model without "
                                                          "it"},
     variant=variant,

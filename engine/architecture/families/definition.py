@@ -64,8 +64,8 @@ class Family:
     has_joint_gate: bool = False  # or one that holds both
     ffn_write: str  # its matrix that writes into the stream
     ffn_adds_stream: bool = False  # the FFN's module gives the residual sum, so that its branch is its matrices alone
-    attention_norm: str = ""  # in front of attention
-    ffn_norm: str = ""
+    attention_norm: str = "input_layernorm"  # in front of attention; "" for none, as in all that follow
+    ffn_norm: str = "post_attention_layernorm"
     shares_norm: bool = False  # attention and FFN are parallel, and the FFN reads what the norm of attention gives
     attention_norm_after: str = ""  # of what attention gives, before the residual sum
     ffn_norm_after: str = ""  # the same of the FFN

@@ -8,7 +8,8 @@ biases twice where it does not attend by torch's own function.
 from collections.abc import Mapping
 from typing import Any
 
-from engine.architecture.families.definition import ROTARY, Family, ToTry
+from engine.architecture.families import bloom
+from engine.architecture.families.definition import ROTARY, ToTry
 from engine.errors import HeadroomError
 
 BY_TWO_NORMS = {"attention_norm": "ln_attn", "ffn_norm": "ln_mlp", "shares_norm": False}
@@ -27,32 +28,24 @@ def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"fields": FAMILY.fields - {"num_kv_heads"}, **shared}
 
 
-FAMILY = Family(
+FAMILY = bloom.FAMILY.derived(
     name="Falcon",
     models="Falcon (7B, 11B, 40B, 180B)",
     to_try=ToTry("tiiuae/falcon-7b", 14.4),
-    layers="transformer.h",
-    attention_out="self_attention.dense",
-    qkv=("query_key_value",),
-    qkv_layout="by head",
-    ffn_read=("mlp.dense_h_to_4h",),
-    ffn_write="mlp.dense_4h_to_h",
-    attention_norm="input_layernorm",
+    ffn_adds_stream=False,
+    ffn_norm="",
     shares_norm=True,
-    norm="transformer.ln_f",
-    token_embedding="word_embeddings",
+    embedding_norm="",
     fields=ROTARY - {"intermediate_size", "hidden_act", "head_dim", "partial_rotary_factor"} | {
         "n_embed", "ffn_hidden_size", "activation", "num_kv_heads", "new_decoder_architecture", "multi_query",
         "parallel_attn", "alibi", "bias", "num_ln_in_parallel_attn", "layer_norm_epsilon", "hidden_dropout"},
     own_names={"hidden_size": "n_embed", "intermediate_size": "ffn_hidden_size", "num_key_value_heads": "num_kv_heads"},
-    defaults={"max_position_embeddings": 2048},
-    is_tied=True,
     has_biases=False,
     attention_biases="bias",
     ffn_biases="bias",
     norm_biases=True,
     cuts_heads=False,
+    refused={},
     variant=variant,
-    is_adapted=True,
     tiny={"falcon": {}, "falcon-grouped": {"new_decoder_architecture": True, "num_kv_heads": 2}},
 )  # fmt: skip
