@@ -112,7 +112,7 @@ class ModelConfig:
         tokens = shape.n_vocab * width
         positions = (shape.n_ctx + family.n_extra_positions) * d if family.position_embedding else 0
         projection = width * d if width != d else 0
-        ends_in_norm = config.get("do_layer_norm_before") is not False or not family.norms_behind
+        ends_in_norm = config.get("do_layer_norm_before") is not False or not family.can_norm_behind
         return Parts(
             embeddings=PartSize(
                 tokens + positions + projection + norm * bool(family.embedding_norm), projection, d if projection else 0

@@ -206,9 +206,8 @@ class _Recognition:
         biased = [getattr(layer.get_submodule(f"{attention}.{name}"), "bias", None) is not None
                   for name in (QKV[0], out)]  # fmt: skip
         return {
-            "attention_out": f"{attention}.{out}", "qkv": QKV, "attention_norm": before, "attention_norm_after": after,
-            "ffn_norm": ffn_before, "ffn_norm_after": ffn_after, "ffn_write": f"{ffn}.{names[-1]}",
-            "ffn_read": tuple(f"{ffn}.{name}" for name in names[:-1]), "qk_norms": qk,
+            "attention_out": f"{attention}.{out}", "qkv": QKV, "ffn": tuple(f"{ffn}.{name}" for name in names),
+            "norms": (before, ffn_before), "norms_after": (after, ffn_after), "qk_norms": qk,
             "norms_all_heads": bool(widths) and widths[0] != d_head, "norm_offset": offsets.pop(),
             "has_biases": all(biased), "qkv_biases": True if biased == [True, False] else "",
         }  # fmt: skip

@@ -78,7 +78,7 @@ def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]
         if not mask.ffns[layer]:
             raise UsageError(f"F{layer} is pruned and layer {layer} keeps {_heads(len(heads))}: prune the whole layer "
                              f"(B{layer}), keep F{layer}, {INSTEAD}")  # fmt: skip
-    if len(kept) < shape.n_layers and family.norms_behind and config.get("do_layer_norm_before") is False:
+    if len(kept) < shape.n_layers and family.can_norm_behind and config.get("do_layer_norm_before") is False:
         raise UsageError(f"{identity.name} norms the residual stream after every layer, and the norm stays when the "
                          f"layer is dropped; keep the layers, {INSTEAD}")  # fmt: skip
     if len(kept) < shape.n_layers and config.get("scale_attn_by_inverse_layer_idx"):
@@ -126,7 +126,7 @@ def _biases(identity: Identity, stored: Mapping[str, LazyTensor], stays: list[in
         name = by_place.get((layer, f"{family.attention_out}.bias"))
         if name is None or not (bias := made(stored[name], None).float()).any():
             continue
-        if family.attention_norm_after:
+        if family.norms_after[0]:
             raise UsageError(_nowhere(layer, "it goes through the layer's norm"))
         before = max((each for each in stays if each < layer), default=-1)
         if before >= 0 and (before, f"{family.ffn_write}.bias") not in by_place:

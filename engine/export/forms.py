@@ -95,7 +95,7 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask) -> E
             own["skip"] = skip
         if own:
             layers[str(layer)] = own
-    norms_before = not family.norms_behind or stock.get("do_layer_norm_before") is not False
+    norms_before = not family.can_norm_behind or stock.get("do_layer_norm_before") is not False
     norms = {name: at for at, name in enumerate(family.norms_before) if norms_before and name}
     planned = []
     for name, tensor in stored.items():

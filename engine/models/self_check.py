@@ -260,9 +260,9 @@ def _layer_dropped(loaded: Loaded, layer: int) -> float:
     with pruned(loaded, mask), out.register_forward_hook(lambda module, args, output: output.new_zeros(output.shape)):
         read, gave = _noted(loaded, module)
     expected = read
-    if family.attention_norm_after:
-        expected = read + getattr(module, family.attention_norm_after)(read.new_zeros(read.shape))
-    for name in family.norms_behind if family.norms_come_behind(loaded.model) else ():
+    if family.norms_after[0]:
+        expected = read + getattr(module, family.norms_after[0])(read.new_zeros(read.shape))
+    for name in family.norms if family.norms_come_behind(loaded.model) else ():
         expected = getattr(module, name)(expected)
     return _difference(gave, expected)
 

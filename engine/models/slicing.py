@@ -179,10 +179,10 @@ def _silent(out: Any, index: int) -> Any:
 def _dropped(loaded: Loaded, layer: Any, index: int) -> Any:
     """What stays of a layer that is not run."""
     family = loaded.family
-    norms = family.norms_behind if family.norms_come_behind(loaded.model) else ()
+    norms = family.norms if family.norms_come_behind(loaded.model) else ()
     out = attrgetter(family.attention_out)(layer)
     with onloaded(out):
-        after = getattr(layer, family.attention_norm_after) if family.attention_norm_after else None
+        after = getattr(layer, family.norms_after[0]) if family.norms_after[0] else None
         bias = out.bias if out.bias is None else out.bias * loaded.scales.residual
         kept = [getattr(layer, name) for name in norms]
         return _modules()[2](bias, after, kept, index == 0, family.is_adapted)

@@ -105,14 +105,14 @@ def _gain(loaded: Loaded, norm: Any, like: Tensor) -> Tensor:
 
 def attention_norm(loaded: Loaded, layer: int) -> Any:
     """The norm in front of a layer's attention; None in OPT-350m and OLMo 2, where it comes after."""
-    if loaded.family.norms_come_behind(loaded.model) or not loaded.family.attention_norm:
+    if loaded.family.norms_come_behind(loaded.model) or not loaded.family.norms[0]:
         return None
-    return getattr(loaded.family.layer_list(loaded.model)[layer], loaded.family.attention_norm)
+    return getattr(loaded.family.layer_list(loaded.model)[layer], loaded.family.norms[0])
 
 
 def attention_norm_after(loaded: Loaded, layer: int) -> Any:
     """The norm that what attention gives goes through before the residual sum; None where there is none."""
-    name = loaded.family.attention_norm_after
+    name = loaded.family.norms_after[0]
     return getattr(loaded.family.layer_list(loaded.model)[layer], name) if name else None
 
 
@@ -137,7 +137,7 @@ def norms_behind(loaded: Loaded, layer: int) -> tuple[Any, Any]:
     if not loaded.family.norms_come_behind(loaded.model):
         return None, None
     module = loaded.family.layer_list(loaded.model)[layer]
-    behind_attention, behind_ffn = loaded.family.norms_behind
+    behind_attention, behind_ffn = loaded.family.norms
     return getattr(module, behind_attention), getattr(module, behind_ffn)
 
 

@@ -93,7 +93,7 @@ def family_folder(family: str, tiny_opt: Path, folder: Path, **changes) -> Path:
     usual = {of.own_name(name): value for name, value in SIZES.items()}
     config = transformers.AutoConfig.for_model(kind, **usual | dict(of.tiny[family]) | changes)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
-    norms = (*of.qk_norms, of.attention_norm_after, of.ffn_norm_after)
+    norms = (*of.qk_norms, *of.norms_after)
     gains = tuple(f"{name}.weight" for name in norms if name)
     with torch.no_grad():  # biases are zero when fresh, and a mask must be seen to leave or drop them
         for name, parameter in model.named_parameters():

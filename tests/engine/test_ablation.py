@@ -83,7 +83,7 @@ def test_paths_of_an_attention_only_model_add_up(family, model_of):
     heads = [(layer, head) for layer in (0, 1) for head in range(shape.n_heads)]  # layer 2 stays silent
     whole = keeping(shape, heads)
     forced = patterns_of(model, IDS, whole)
-    norms = [getattr(layer, model.family.attention_norm) for layer in model.family.layer_list(model.model)]
+    norms = [getattr(layer, model.family.norms[0]) for layer in model.family.layer_list(model.model)]
 
     def f(*kept):
         return logits(model, keeping(shape, kept), forced)

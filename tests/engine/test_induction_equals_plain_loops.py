@@ -80,7 +80,7 @@ def head_output(model, layer, head, z):
     weight = weight if type(module).__name__ == "Conv1D" else weight.T
     d_head = model.identity.shape.d_head
     written = z.double() @ weight[head * d_head : (head + 1) * d_head]
-    after = model.family.attention_norm_after
+    after = model.family.norms_after[0]
     if not after:
         return written
     return written * (getattr(model.family.layer_list(model.model)[layer], after).weight + model.family.norm_offset)

@@ -75,10 +75,10 @@ def matrices(model, layer, head):
     out = by_unit_vectors(family.layer_modules(model.model)[layer][0], n * d)[rows]
     out = out * getattr(model.model.config, "residual_multiplier", 1.0)
     module = family.layer_list(model.model)[layer]
-    if family.attention_norm_after:
-        out = plain_norm(out, getattr(module, family.attention_norm_after))
-    before = family.attention_norm and not family.norms_come_behind(model.model)
-    norm = getattr(module, family.attention_norm) if before else None
+    if family.norms_after[0]:
+        out = plain_norm(out, getattr(module, family.norms_after[0]))
+    before = family.norms[0] and not family.norms_come_behind(model.model)
+    norm = getattr(module, family.norms[0]) if before else None
     return norm, query, key, value, out
 
 

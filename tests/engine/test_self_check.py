@@ -86,7 +86,7 @@ BROKEN = {
         "llama", {}, lambda patch: patch.setattr(masks, "_instead_of_heads", REVERSED), {COLUMNS, VALUES, LOADED_HEAD}),
     "values in another order": ("gpt_neox", {}, other_layout("gpt_neox", qkv_layout="stacked"), {VALUES}),
     "an FFN elsewhere": (
-        "llama", {}, other_layout("llama", ffn_norm_after="input_layernorm"), {IDENTITY, SLICED, LOADED_LAYER}),
+        "llama", {}, other_layout("llama", norms_after=("", "input_layernorm")), {IDENTITY, SLICED, LOADED_LAYER}),
     "slices of other heads": ("llama", {}, lambda patch: patch.setattr(slicing, "positions", next_head), {SLICED}),
 }  # fmt: skip
 
@@ -113,7 +113,7 @@ def test_a_model_is_checked_once_for_a_store(tiny_opt, store, monkeypatch):
     assert len(made) == 1
     check_model(model, store, again=True)
     assert len(made) == 2
-    other_layout("opt", ffn_norm="other")(monkeypatch)
+    other_layout("opt", norms=("self_attn_layer_norm", "other"))(monkeypatch)
     Models(store).get(spec)
     assert len(made) == 3, "what passed with another layout says nothing"
 

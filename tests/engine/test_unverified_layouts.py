@@ -63,17 +63,15 @@ def test_a_type_built_like_llama_passes_the_checks_and_scores_as_the_harness_doe
 
 def test_the_layout_is_found_by_what_modules_read():
     helium, exaone = (family_of(config_of(kind, **OPEN[kind]).to_dict()) for kind in ("helium", "exaone4"))
-    assert (helium.attention_norm, helium.ffn_norm, helium.ffn_out) == (
-        "input_layernorm", "post_attention_layernorm", "mlp")  # fmt: skip
-    assert (exaone.attention_norm, exaone.attention_norm_after, exaone.ffn_norm, exaone.ffn_norm_after) == (
-        "", "post_attention_layernorm", "", "post_feedforward_layernorm")  # fmt: skip
+    assert (helium.norms, helium.ffn_out) == (("input_layernorm", "post_attention_layernorm"), "mlp")
+    assert (exaone.norms, exaone.norms_after) == (
+        ("", ""), ("post_attention_layernorm", "post_feedforward_layernorm"))  # fmt: skip
     assert exaone.qk_norms == ("q_norm", "k_norm") and not exaone.norms_all_heads
     assert family_of(config_of("arcee").to_dict()).ffn_read == ("mlp.up_proj",)
 
 
-STATED = ("layers", "attention_out", "qkv", "ffn_in", "ffn_out", "ffn_read", "ffn_write", "attention_norm", "ffn_norm",
-          "attention_norm_after", "ffn_norm_after", "qk_norms", "norms_all_heads", "norm_offset", "norm",
-          "token_embedding")  # fmt: skip
+STATED = ("layers", "attention_out", "qkv", "ffn_in", "ffn_out", "ffn", "norms", "norms_after", "qk_norms",
+          "norms_all_heads", "norm_offset", "norm", "token_embedding")  # fmt: skip
 
 
 def test_what_is_recognized_of_known_families_is_what_their_modules_say():

@@ -60,17 +60,15 @@ class Family:
     # how one holds them: one after the other (joined: its matrix holds (inputs, outputs)), or by key head: the queries
     # of the heads that share it, and then its key and value
     qkv_layout: Literal["apart", "stacked", "joined", "by head"] = "apart"
-    ffn_read: tuple[str, ...]  # the FFN's matrices that read the residual stream; two: the first is a gate
-    has_joint_gate: bool = False  # or one that holds both
-    ffn_write: str  # its matrix that writes into the stream
+    # the FFN's matrices: one that reads the residual stream, or two, first a gate; and the one that writes into it
+    ffn: tuple[str, ...]
+    has_joint_gate: bool = False  # one matrix holds the gate, too
     ffn_adds_stream: bool = False  # the FFN's module gives the residual sum, so that its branch is its matrices alone
-    attention_norm: str = "input_layernorm"  # in front of attention; "" for none, as in all that follow
-    ffn_norm: str = "post_attention_layernorm"
-    shares_norm: bool = False  # attention and FFN are parallel, and the FFN reads what the norm of attention gives
-    attention_norm_after: str = ""  # of what attention gives, before the residual sum
-    ffn_norm_after: str = ""  # the same of the FFN
+    # in front of attention and of the FFN, "" for none; a single one: they are parallel, and both read what it gives
+    norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
+    norms_after: tuple[str, str] = ("", "")  # of what attention and FFN give, before the residual sum
     norm_offset: int = 0  # what a norm adds to its weights before it multiplies by them
-    norms_behind: tuple[str, ...] = ()  # of the stream itself after attention and FFN, where config says so
+    can_norm_behind: bool = False  # config.json may say that they norm the stream itself, behind attention and FFN
     qk_norms: tuple[str, ...] = ()  # inside the attention module, of queries and of keys, before they are turned
     norms_all_heads: bool = False  # each of these is of all heads of a layer at once, so that none can be cut out
     norm: str  # the last norm of the model
@@ -117,10 +115,19 @@ class Family:
         return self.has_joint_gate or len(self.ffn_read) > 1
 
     @property
+    def ffn_read(self) -> tuple[str, ...]:
+        """The FFN's matrices that read the residual stream."""
+        return self.ffn[:-1]
+
+    @property
+    def ffn_write(self) -> str:
+        """The FFN's matrix that writes into the residual stream."""
+        return self.ffn[-1]
+
+    @property
     def n_layer_norms(self) -> int:
         """How many norms of the residual stream's width a layer has."""
-        names = self.attention_norm, self.ffn_norm, self.attention_norm_after, self.ffn_norm_after
-        return sum(map(bool, names))
+        return sum(map(bool, (*self.norms, *self.norms_after)))
 
     @property
     def attention(self) -> str:
@@ -133,26 +140,27 @@ class Family:
         return "eager" if self.caps_scores or self.is_adapted else "sdpa"
 
     @property
-    def ffn(self) -> str:
+    def ffn_module(self) -> str:
         """The module of the FFN, from a layer; "" if its matrices are in the layer itself."""
         return self.ffn_write.rpartition(".")[0]
 
     @property
     def ffn_in(self) -> str:
         """The first module of the FFN's branch; "" if the last is the only one."""
-        if self.ffn_adds_stream or not self.ffn:
+        if self.ffn_adds_stream or not self.ffn_module:
             return self.ffn_read[0]
-        return self.ffn if self.ffn_norm_after else ""
+        return self.ffn_module if self.norms_after[1] else ""
 
     @property
     def ffn_out(self) -> str:
         """The last module of the FFN's branch."""
-        return self.ffn_norm_after or (self.ffn_write if self.ffn_adds_stream or not self.ffn else self.ffn)
+        module = "" if self.ffn_adds_stream else self.ffn_module
+        return self.norms_after[1] or module or self.ffn_write
 
     @property
-    def norms_before(self) -> tuple[str, str]:
+    def norms_before(self) -> tuple[str, ...]:
         """The norms in front of attention and of the FFN that go where these go, "" for none."""
-        return ("", "") if self.shares_norm else (self.attention_norm, self.ffn_norm)
+        return self.norms if len(self.norms) > 1 else ("", "")
 
     def derived(self, without: Iterable[str] = (), also: Iterable[str] = (), **changes: Any) -> "Family":
         """A family that is this one but for `changes`, and that has fields of config.json `without` some and `also`
@@ -191,7 +199,7 @@ class Family:
 
     def norms_come_behind(self, model: Any) -> bool:
         """Whether the residual stream itself is normed, behind attention and FFN, as in OPT-350m."""
-        return bool(self.norms_behind) and not model.config.do_layer_norm_before
+        return self.can_norm_behind and not model.config.do_layer_norm_before
 
     def projection(self, model: Any, name: str) -> Any:
         """`project_in` or `project_out` between d_model and the embeddings' width, in OPT-350m alone; else None."""

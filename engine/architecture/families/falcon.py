@@ -12,7 +12,7 @@ from engine.architecture.families import bloom
 from engine.architecture.families.definition import ROTARY, ToTry
 from engine.errors import HeadroomError
 
-BY_TWO_NORMS = {"attention_norm": "ln_attn", "ffn_norm": "ln_mlp", "shares_norm": False}
+BY_TWO_NORMS = {"norms": ("ln_attn", "ln_mlp")}
 
 
 def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -33,8 +33,7 @@ FAMILY = bloom.FAMILY.derived(
     models="Falcon (7B, 11B, 40B, 180B)",
     to_try=ToTry("tiiuae/falcon-7b", 14.4),
     ffn_adds_stream=False,
-    ffn_norm="",
-    shares_norm=True,
+    norms=("input_layernorm",),
     embedding_norm="",
     fields=ROTARY - {"intermediate_size", "hidden_act", "head_dim", "partial_rotary_factor"} | {
         "n_embed", "ffn_hidden_size", "activation", "num_kv_heads", "new_decoder_architecture", "multi_query",

@@ -29,9 +29,8 @@ def window(config: Mapping[str, Any]) -> Any:
 FAMILY = gemma.FAMILY.derived(
     name="Gemma 2",
     to_try=ToTry("google/gemma-2-2b-it", 5.2),
-    ffn_norm="pre_feedforward_layernorm",
-    attention_norm_after="post_attention_layernorm",
-    ffn_norm_after="post_feedforward_layernorm",
+    norms=("input_layernorm", "pre_feedforward_layernorm"),
+    norms_after=("post_attention_layernorm", "post_feedforward_layernorm"),
     also={"hidden_activation", "query_pre_attn_scalar", "final_logit_softcapping", "attn_logit_softcapping",
        "sliding_window", "layer_types"},
     defaults={"head_dim": 256, "num_key_value_heads": 4},

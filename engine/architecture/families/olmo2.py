@@ -11,10 +11,8 @@ from engine.architecture.families.definition import ToTry
 FAMILY = llama.FAMILY.derived(
     name="OLMo 2",
     to_try=ToTry("allenai/OLMo-2-0425-1B", 5.9),
-    attention_norm="",
-    ffn_norm="",
-    attention_norm_after="post_attention_layernorm",
-    ffn_norm_after="post_feedforward_layernorm",
+    norms=("", ""),
+    norms_after=("post_attention_layernorm", "post_feedforward_layernorm"),
     qk_norms=("q_norm", "k_norm"),
     norms_all_heads=True,
     without={"mlp_bias", "pretraining_tp"},

@@ -11,7 +11,7 @@ from engine.architecture.families.definition import ToTry
 
 def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """What differs by config.json."""
-    return {"shares_norm": True, "ffn_norm": ""} if config.get("use_parallel_residual") else {}
+    return {"norms": ("input_layernorm",)} if config.get("use_parallel_residual") else {}
 
 
 FAMILY = llama.FAMILY.derived(

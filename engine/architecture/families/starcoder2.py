@@ -8,8 +8,7 @@ from engine.architecture.families.definition import ToTry, window_everywhere
 FAMILY = llama.FAMILY.derived(
     name="StarCoder2",
     to_try=ToTry("bigcode/starcoder2-3b", 12.1),
-    ffn_read=("mlp.c_fc",),
-    ffn_write="mlp.c_proj",
+    ffn=("mlp.c_fc", "mlp.c_proj"),
     without={"attention_bias", "mlp_bias", "pretraining_tp", "rms_norm_eps"},
     also={"norm_epsilon", "sliding_window", "use_bias", "residual_dropout", "embedding_dropout"},
     is_tied=True,
