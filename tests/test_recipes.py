@@ -272,7 +272,7 @@ def test_tensors_of_each_family_are_recognized(kind):
     family = FAMILIES[kind]
     out, ffn, norm = (
         place_of(f"{family.layers}.3.{module}.weight")
-        for module in (family.attention_out, family.ffn_write, family.norms[0] or family.norms_after[0])
+        for module in (family.attention.out, family.ffn_write, family.norms[0] or family.norms_after[0])
     )
     assert out is not None and ffn is not None and norm is not None
     assert [is_attention(family, each.rest) for each in (out, ffn, norm)] == [True, False, False]

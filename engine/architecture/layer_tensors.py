@@ -39,7 +39,7 @@ def is_matrix(name: str, shape: Sequence[int]) -> bool:
 
 def is_attention(family: Family, rest: str) -> bool:
     """Whether a tensor belongs to the attention of its layer, its norm aside."""
-    return rest.startswith(f"{family.attention}.")
+    return rest.startswith(f"{family.attention.module}.")
 
 
 def is_ffn(family: Family, rest: str) -> bool:
@@ -51,22 +51,22 @@ def head_numbers(family: Family, shape: ModelShape, rest: str, kept: Sequence[in
     """(axis, indices along it) of what these heads take of a tensor, in its own order; None where heads have no part
     of it. A key and value head that several share counts where one of them is kept."""
     module, _, kind = rest.rpartition(".")
-    transposed = family.qkv_layout == "joined" and kind == "weight"  # GPT-2's Conv1D holds (inputs, outputs)
-    if module == family.attention_out:
+    transposed = family.attention.packing == "joined" and kind == "weight"  # GPT-2's Conv1D holds (inputs, outputs)
+    if module == family.attention.out:
         return None if kind == "bias" else (0 if transposed else 1, positions(kept, shape.d_head))
     within, _, name = module.rpartition(".")
-    if within != family.attention or name not in family.qkv:
+    if within != family.attention.module or name not in family.attention.qkv:
         return None
-    if family.qkv_layout == "by head":  # of each key head: queries of the heads that share it, key, value
+    if family.attention.packing == "by head":  # of each key head: queries of the heads that share it, key, value
         sharing, keys = shape.n_heads // shape.n_key_value_heads, key_heads(shape, kept)
         parts = [head + 2 * (head // sharing) for head in kept]
         parts += [(sharing + 2) * key + sharing + which for key in keys for which in (0, 1)]
         return 0, positions(sorted(parts), shape.d_head)
-    if family.qkv_layout != "apart":  # all queries, all keys, all values
+    if family.attention.is_one_matrix:  # all queries, all keys, all values
         width, d_kv = shape.n_heads * shape.d_head, shape.n_key_value_heads * shape.d_head
         queries, keys = positions(kept, shape.d_head), positions(key_heads(shape, kept), shape.d_head)
         return int(transposed), np.concatenate([queries, width + keys, width + d_kv + keys])
-    return 0, positions(kept if name == family.qkv[0] else key_heads(shape, kept), shape.d_head)
+    return 0, positions(kept if name == family.attention.qkv[0] else key_heads(shape, kept), shape.d_head)
 
 
 def key_heads(shape: ModelShape, kept: Sequence[int]) -> list[int]:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from engine.architecture.families import FAMILIES
-from engine.architecture.families.definition import COMMON, FULL, ROTARY, SLIDING, Family
+from engine.architecture.families.definition import COMMON, FULL, ROTARY, SLIDING, AttentionLayout, Family
 from engine.architecture.families.llama import FAMILY as LLAMA
 from engine.architecture.miniature import miniature, random_model
 from engine.shapes import ModelShape
@@ -206,7 +206,7 @@ class _Recognition:
         biased = [getattr(layer.get_submodule(f"{attention}.{name}"), "bias", None) is not None
                   for name in (QKV[0], out)]  # fmt: skip
         return {
-            "attention_out": f"{attention}.{out}", "qkv": QKV, "ffn": tuple(f"{ffn}.{name}" for name in names),
+            "attention": AttentionLayout(f"{attention}.{out}", QKV), "ffn": tuple(f"{ffn}.{name}" for name in names),
             "norms": (before, ffn_before), "norms_after": (after, ffn_after), "qk_norms": qk,
             "norms_all_heads": bool(widths) and widths[0] != d_head, "norm_offset": offsets.pop(),
             "has_biases": all(biased), "qkv_biases": True if biased == [True, False] else "",

@@ -76,7 +76,7 @@ def _spread_out(config: Mapping[str, Any], stored: Mapping[str, LazyTensor]) -> 
             continue
         front = place.front.removesuffix(f"{place.layer}.")
         if place.rest.endswith(f".{CONSTANT}"):
-            module = family.attention_out if is_attention(family, place.rest) else family.ffn_write
+            module = family.attention.out if is_attention(family, place.rest) else family.ffn_write
             whole = f"{place.front}{module}.bias"
             found[whole] = LazyTensor(whole, tensor.shape, tensor.dtype, tensor.read)
             continue

@@ -123,7 +123,7 @@ def _biases(identity: Identity, stored: Mapping[str, LazyTensor], stays: list[in
     by_place = {(place.layer, place.rest): name for name in stored if (place := place_of(name)) is not None}
     found: dict[int, Tensor] = {}
     for layer in set(range(identity.shape.n_layers)) - set(stays):
-        name = by_place.get((layer, f"{family.attention_out}.bias"))
+        name = by_place.get((layer, f"{family.attention.out}.bias"))
         if name is None or not (bias := made(stored[name], None).float()).any():
             continue
         if family.norms_after[0]:

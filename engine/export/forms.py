@@ -63,7 +63,7 @@ def masked(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask) -> 
         if place is not None:
             module, _, kind = place.rest.rpartition(".")
             pruned = [head for head, kept in enumerate(mask.heads[place.layer]) if not kept]
-            if module == family.attention_out and kind == "weight" and pruned:
+            if module == family.attention.out and kind == "weight" and pruned:
                 found = head_numbers(family, shape, place.rest, pruned)
                 assert found is not None
                 change = partial(_zeroed_at, found[0], found[1])
@@ -105,7 +105,7 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask) -> E
             heads, keeps_ffn = kept[place.layer], mask.ffns[place.layer]
             gone = not heads if is_attention(family, place.rest) or norms.get(module) == 0 else (
                 not keeps_ffn and (is_ffn(family, place.rest) or norms.get(module) == 1))  # fmt: skip
-            if gone and kind == "bias" and module == family.attention_out:
+            if gone and kind == "bias" and module == family.attention.out:
                 name = f"{place.front}{module.rpartition('.')[0]}.{CONSTANT}"
             elif gone and kind == "bias" and module == family.ffn_write:
                 name = f"{place.front}{family.ffn_out}.{CONSTANT}"
@@ -145,8 +145,8 @@ def refuse_some_heads(family: Family, mask: Mask) -> None:
 def _parts(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a stock model's arguments for `engine.export.modeling_pruned.pruned_classes`."""
     family = family_of(config)
-    return {"kind": config["model_type"], "layers": family.layers, "attention": family.attention,
-            "out": family.attention_out.rpartition(".")[2], "projections": family.qkv, "ffn": family.ffn_out,
+    return {"kind": config["model_type"], "layers": family.layers, "attention": family.attention.module,
+            "out": family.attention.out.rpartition(".")[2], "projections": family.attention.qkv, "ffn": family.ffn_out,
             "ffn_begins": family.ffn_in, "norms": family.norms_before}  # fmt: skip
 
 

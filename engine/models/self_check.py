@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cache import Store
-from engine.architecture.families.definition import ABOUT, COMMON, Family
+from engine.architecture.families.definition import ABOUT, COMMON, AttentionLayout, Family
 from engine.architecture.family import family_of, shape_of
 from engine.architecture.layer_tensors import head_numbers
 from engine.architecture.miniature import miniature, random_model
@@ -118,7 +118,8 @@ def _key(spec: LoadSpec, identity: Identity) -> str:
 def _layout(family: Family) -> str:
     """What a family says, as text: with another layout it is checked again."""
     values = {each.name: getattr(family, each.name) for each in fields(family)}
-    return str({name: value for name, value in values.items() if isinstance(value, str | int | tuple)})
+    layout = str | int | tuple | AttentionLayout
+    return str({name: value for name, value in values.items() if isinstance(value, layout)})
 
 
 def _stored(store: Store | None, key: str) -> tuple[LayoutCheck, ...] | None:
@@ -219,7 +220,7 @@ def _zeroed(copy: Loaded, layer: int, heads: Sequence[int], where: str) -> float
     """How the logits without these heads differ by mask, and by zeros in the matrix where the heads write (`out`), or
     where their values come from (`value`)."""
     family, shape = copy.family, copy.identity.shape
-    module = family.attention_out if where == "out" else f"{family.attention}.{family.qkv[-1]}"
+    module = family.attention.out if where == "out" else f"{family.attention.module}.{family.attention.qkv[-1]}"
     part = family.layer_list(copy.model)[layer].get_submodule(module)
     with ExitStack() as restored:
         for kind in ("weight", "bias"):
@@ -256,7 +257,7 @@ def _sliced_differs(copy: Loaded) -> float:
 def _layer_dropped(loaded: Loaded, layer: int) -> float:
     """How what a dropped layer gives differs from what it reads; norms behind it stay, and biases are left out here."""
     family, module = loaded.family, loaded.family.layer_list(loaded.model)[layer]
-    mask, out = without_layers(Mask.full(loaded.identity.shape), [layer]), attrgetter(family.attention_out)(module)
+    mask, out = without_layers(Mask.full(loaded.identity.shape), [layer]), attrgetter(family.attention.out)(module)
     with pruned(loaded, mask), out.register_forward_hook(lambda module, args, output: output.new_zeros(output.shape)):
         read, gave = _noted(loaded, module)
     expected = read

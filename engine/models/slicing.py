@@ -69,14 +69,15 @@ def sliced(loaded: Loaded, mask: Mask, as_exported: bool = False) -> Sliced:
         kept = [head for head, keep in enumerate(mask.heads[index]) if keep]
         # smeared keys: accelerate would move the complete mixing weights into a module that has a slice of them
         n_most = shape.n_heads - 1 if as_exported else SLICE_BELOW * shape.n_heads
-        if len(family.qkv) < 3 or len(kept) > n_most or (kept and (family.norms_all_heads or is_offloaded(attention))):
+        is_whole = family.attention.is_one_matrix or len(kept) > n_most
+        if is_whole or (kept and (family.norms_all_heads or is_offloaded(attention))):
             still[index] = mask.heads[index]
         elif kept:
             found, read = _attention(loaded, attention, kept, index in loaded.placing.moved, as_exported)
             swaps, reads = swaps + found, reads + ([(attention, read)] if read else [])
         else:
-            out = attrgetter(family.attention_out)(layer)
-            swaps.append((*_holder(layer, family.attention), _silent(out, index)))
+            out = attrgetter(family.attention.out)(layer)
+            swaps.append((*_holder(layer, family.attention.module), _silent(out, index)))
         if not mask.ffns[index]:
             swaps.append((*_holder(layer, family.ffn_out), _modules()[1]()))
             swaps += [(*_holder(layer, family.ffn_in), torch.nn.Identity())] if family.ffn_in else []
@@ -118,8 +119,8 @@ def _attention(
     if not is_even and not as_exported:  # a key head for each head
         keys, reads, each, is_even = [head // groups for head in kept], (), 1, True
     query_rows, key_rows = (positions(heads, shape.d_head) for heads in (kept, keys))
-    query, key, value = loaded.family.qkv
-    out, cut = loaded.family.attention_out.rpartition(".")[2], _modules()[3] if is_moved else _slice
+    query, key, value = loaded.family.attention.qkv
+    out, cut = loaded.family.attention.out.rpartition(".")[2], _modules()[3] if is_moved else _slice
     swaps: list[tuple[Any, str, Any]] = [
         (attention, query, cut(getattr(attention, query), rows=query_rows)),
         (attention, key, cut(getattr(attention, key), rows=key_rows)),
@@ -180,7 +181,7 @@ def _dropped(loaded: Loaded, layer: Any, index: int) -> Any:
     """What stays of a layer that is not run."""
     family = loaded.family
     norms = family.norms if family.norms_come_behind(loaded.model) else ()
-    out = attrgetter(family.attention_out)(layer)
+    out = attrgetter(family.attention.out)(layer)
     with onloaded(out):
         after = getattr(layer, family.norms_after[0]) if family.norms_after[0] else None
         bias = out.bias if out.bias is None else out.bias * loaded.scales.residual
@@ -274,7 +275,7 @@ def last_layer_at(loaded: Loaded, places: Sequence[tuple[int, int]], length: int
         hooks.enter_context(last.register_forward_hook(spread))
 
     with hooks:
-        parent, _, name = family.attention_out.rpartition(".")
+        parent, _, name = family.attention.out.rpartition(".")
         if out := getattr(attrgetter(parent)(layer), name, None):  # a layer without heads has none
             only_there(out, out)
         ffn_out = attrgetter(family.ffn_out)(layer)

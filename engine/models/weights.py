@@ -39,7 +39,8 @@ def attention_weights(loaded: Loaded, layer: int) -> tuple[Tensor, Tensor, Tenso
     """
     family = loaded.family
     attention = family.attention_modules(loaded.model)[layer]
-    outputs = [linear(loaded, getattr(attention, name), loaded.identity.shape.d_model)[0] for name in family.qkv]
+    projections = [getattr(attention, name) for name in family.attention.qkv]
+    outputs = [linear(loaded, each, loaded.identity.shape.d_model)[0] for each in projections]
     heads = [each.transpose(0, 1) for each in _by_head(loaded, outputs)]
     for at, name in enumerate(family.qk_norms):
         gains = _gain(loaded, getattr(attention, name), heads[at]).view(-1, 1, loaded.identity.shape.d_head)
@@ -52,7 +53,7 @@ def attention_weights(loaded: Loaded, layer: int) -> tuple[Tensor, Tensor, Tenso
 def _by_head(loaded: Loaded, outputs: list[Tensor]) -> list[Tensor]:
     """Queries, keys and values (..., H, d_head) from what the projections gave."""
     shape = loaded.identity.shape
-    if loaded.family.qkv_layout == "by head":
+    if loaded.family.attention.packing == "by head":
         sharing = shape.n_heads // shape.n_key_value_heads
         groups = outputs[0].unflatten(-1, (shape.n_key_value_heads, sharing + 2, shape.d_head))
         keys, values = (groups[..., at, :].repeat_interleave(sharing, dim=-2) for at in (-2, -1))

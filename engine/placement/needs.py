@@ -89,7 +89,7 @@ def sliced_bytes(model: ModelConfig, precision: str) -> int:
     """Bytes of a layer's copy without half of its heads, which is held next to it (see `engine.models.slicing`); 0 if
     nothing can be cut out."""
     family = family_of(model.config)
-    if len(family.qkv) < 3 or family.norms_all_heads:
+    if family.attention.is_one_matrix or family.norms_all_heads:
         return 0
     shape = model.shape
     heads = shape.d_model * shape.d_head * 2 * (shape.n_heads + shape.n_key_value_heads)

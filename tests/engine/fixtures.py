@@ -31,7 +31,7 @@ def has_anothers_modules(kind: str) -> bool:
     as their attention is their own."""
 
     def modules(family):
-        inside = family.attention_out, family.qkv, family.qk_norms, family.norms_all_heads, family.ffn_out
+        inside = family.attention.out, family.attention.qkv, family.qk_norms, family.norms_all_heads, family.ffn_out
         return family.is_stock, family.layers, inside, family.norm
 
     earlier = takewhile(lambda each: each != kind, families.FAMILIES)

@@ -152,7 +152,7 @@ def test_a_uniform_head_of_any_family_is_one_whose_queries_are_nothing(family, f
     def silenced(module, args, output):
         output = output.clone()
         width = target.shape.n_heads * target.shape.d_head
-        if model.family.qkv_layout == "by head":
+        if model.family.attention.packing == "by head":
             n_keys = target.shape.n_key_value_heads
             output.view(*output.shape[:-1], n_keys, -1, target.shape.d_head)[..., :-2, :] = 0
         else:
@@ -164,7 +164,7 @@ def test_a_uniform_head_of_any_family_is_one_whose_queries_are_nothing(family, f
             {each: torch.zeros_like(given[each]) for each in ("alibi", "position_bias") if given.get(each) is not None}
         )
 
-    hook = getattr(attention, model.family.qkv[0]).register_forward_hook(silenced)
+    hook = getattr(attention, model.family.attention.qkv[0]).register_forward_hook(silenced)
     with torch.no_grad(), attention.register_forward_pre_hook(everywhere, with_kwargs=True):
         log_p = model.model(input_ids=torch.tensor([tokens])).logits[0].log_softmax(-1)
     hook.remove()

@@ -52,13 +52,14 @@ def matrices(model, layer, head):
     shape, family = model.identity.shape, model.family
     attention = family.attention_modules(model.model)[layer]
     d, n = shape.d_head, shape.n_heads
-    whole = [by_unit_vectors(getattr(attention, name), shape.d_model) for name in family.qkv]
+    whole = [by_unit_vectors(getattr(attention, name), shape.d_model) for name in family.attention.qkv]
     rows = slice(head * d, (head + 1) * d)
-    if family.qkv_layout == "by head":  # GPT-NeoX: query, key and value side by side; Falcon: queries that share two
+    if family.attention.packing == "by head":
+        # GPT-NeoX: query, key and value side by side; Falcon: queries that share two
         sharing = n // shape.n_key_value_heads
         group = whole[0].unflatten(1, (-1, sharing + 2, d))[:, head // sharing]
         query, key, value = group[:, head % sharing], group[:, -2], group[:, -1]
-    elif family.qkv_layout == "stacked":  # Phi-3: all queries, then fewer keys and values
+    elif family.attention.packing == "stacked":  # Phi-3: all queries, then fewer keys and values
         n_keys = (whole[0].shape[1] // d - n) // 2
         at = [n + head // (n // n_keys), n + n_keys + head // (n // n_keys)]
         query, key, value = whole[0][:, rows], *(whole[0][:, each * d : (each + 1) * d] for each in at)

@@ -180,7 +180,7 @@ def test_a_published_model_is_counted_as_transformers_counts_it(name, meta_model
         each.weight for each in layers[0].modules() if type(each).__name__ in ("Linear", "Conv1D", "FalconLinear")
     ]
     assert parts.layer.n_quantized == sum(each.numel() for each in matrices)
-    outputs = int(family.qkv_layout == "joined")  # GPT-2's matrices hold (inputs, outputs)
+    outputs = int(family.attention.packing == "joined")  # GPT-2's matrices hold (inputs, outputs)
     assert parts.layer.n_outputs == sum(each.shape[outputs] for each in matrices)
 
 

@@ -76,6 +76,7 @@ def next_head(heads, width):
 
 
 slicing_positions, WITHOUT = slicing.positions, BY_TYPE["llama"].fields - {"hidden_act"}
+STACKED = replace(BY_TYPE["gpt_neox"].attention, packing="stacked")
 REVERSED = in_other_order(masks._instead_of_heads)
 BROKEN = {
     "a used field is left out": (
@@ -84,7 +85,7 @@ BROKEN = {
         "llama", {}, lambda patch: patch.setattr(patterns, "attention_named", lambda *of: nullcontext()), {SEEN}),
     "heads in another order": (
         "llama", {}, lambda patch: patch.setattr(masks, "_instead_of_heads", REVERSED), {COLUMNS, VALUES, LOADED_HEAD}),
-    "values in another order": ("gpt_neox", {}, other_layout("gpt_neox", qkv_layout="stacked"), {VALUES}),
+    "values in another order": ("gpt_neox", {}, other_layout("gpt_neox", attention=STACKED), {VALUES}),
     "an FFN elsewhere": (
         "llama", {}, other_layout("llama", norms_after=("", "input_layernorm")), {IDENTITY, SLICED, LOADED_LAYER}),
     "slices of other heads": ("llama", {}, lambda patch: patch.setattr(slicing, "positions", next_head), {SLICED}),

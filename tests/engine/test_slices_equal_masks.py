@@ -96,7 +96,7 @@ def test_a_dropped_layer_is_not_run_and_leaves_its_biases_alone(family, model_of
 
     class Rest(torch.nn.Module):
         def forward(self, hidden_states, *args, **kwargs):
-            bias = attrgetter(whole.family.attention_out)(dropped).bias
+            bias = attrgetter(whole.family.attention.out)(dropped).bias
             hidden_states = hidden_states if bias is None else hidden_states + bias * whole.scales.residual
             for norm in ("self_attn_layer_norm", "final_layer_norm") if family == "opt-350m" else ():
                 hidden_states = getattr(dropped, norm)(hidden_states)

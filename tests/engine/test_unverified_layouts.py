@@ -70,7 +70,7 @@ def test_the_layout_is_found_by_what_modules_read():
     assert family_of(config_of("arcee").to_dict()).ffn_read == ("mlp.up_proj",)
 
 
-STATED = ("layers", "attention_out", "qkv", "ffn_in", "ffn_out", "ffn", "norms", "norms_after", "qk_norms",
+STATED = ("layers", "attention", "ffn_in", "ffn_out", "ffn", "norms", "norms_after", "qk_norms",
           "norms_all_heads", "norm_offset", "norm", "token_embedding")  # fmt: skip
 
 

@@ -29,7 +29,7 @@ VALUES = [7e4, -7e4, 65408.0, 1e38, -1e30]
 HELD = [65400.0, -65279.0, 1e-3, 0.0]
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
 # OPT-350m, which has matrices next to its embedding, and one of each layout of queries, keys and values
-LAYOUTS = ["opt-350m", *{FAMILIES[TINY[name]].qkv_layout: name for name in reversed(STOCK)}.values()]
+LAYOUTS = ["opt-350m", *{FAMILIES[TINY[name]].attention.packing: name for name in reversed(STOCK)}.values()]
 TRIED = LAYOUTS if IS_THOROUGH else LAYOUTS[:3]
 
 

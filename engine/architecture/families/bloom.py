@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.architecture.families import gpt_neox
-from engine.architecture.families.definition import ToTry
+from engine.architecture.families.definition import AttentionLayout, ToTry
 from engine.errors import HeadroomError
 
 
@@ -22,7 +22,7 @@ FAMILY = gpt_neox.FAMILY.derived(
     name="BLOOM",
     to_try=ToTry("bigscience/bloom-560m", 1.1),
     layers="transformer.h",
-    attention_out="self_attention.dense",
+    attention=AttentionLayout("self_attention.dense", qkv=("query_key_value",), packing="by head"),
     ffn_adds_stream=True,
     norm="transformer.ln_f",
     token_embedding="word_embeddings",

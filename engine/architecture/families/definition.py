@@ -37,6 +37,28 @@ class Scales:
 
 
 @dataclass(frozen=True)
+class AttentionLayout:
+    """Where attention has its matrices."""
+
+    out: str  # the output projection, from a layer
+    # inside the attention module: three projections, or one that holds all three
+    qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
+    # how one holds them: one after the other (joined: its matrix holds (inputs, outputs)), or by key head: the queries
+    # of the heads that share it, and then its key and value
+    packing: Literal["apart", "stacked", "joined", "by head"] = "apart"
+
+    @property
+    def module(self) -> str:
+        """The attention module, from a layer."""
+        return self.out.rpartition(".")[0]
+
+    @property
+    def is_one_matrix(self) -> bool:
+        """Whether one matrix holds queries, keys and values."""
+        return self.packing != "apart"
+
+
+@dataclass(frozen=True)
 class ToTry:
     """A small model on the Hub."""
 
@@ -54,12 +76,7 @@ class Family:
 
     # modules
     layers: str  # the list of layers
-    attention_out: str  # the attention output projection
-    # inside the attention module: three projections, or one that holds all three
-    qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
-    # how one holds them: one after the other (joined: its matrix holds (inputs, outputs)), or by key head: the queries
-    # of the heads that share it, and then its key and value
-    qkv_layout: Literal["apart", "stacked", "joined", "by head"] = "apart"
+    attention: AttentionLayout
     # the FFN's matrices: one that reads the residual stream, or two, first a gate; and the one that writes into it
     ffn: tuple[str, ...]
     has_joint_gate: bool = False  # one matrix holds the gate, too
@@ -130,11 +147,6 @@ class Family:
         return sum(map(bool, (*self.norms, *self.norms_after)))
 
     @property
-    def attention(self) -> str:
-        """The attention module, from a layer."""
-        return self.attention_out.rpartition(".")[0]
-
-    @property
     def attends_by(self) -> Literal["sdpa", "eager"]:
         """transformers' attention function. The first cannot cap scores, and adapted modules know only the second."""
         return "eager" if self.caps_scores or self.is_adapted else "sdpa"
@@ -176,7 +188,7 @@ class Family:
 
     def layer_modules(self, model: Any) -> list[tuple[Any, Any]]:
         """(attention output projection, FFN output module) of every layer, in layer order."""
-        at_attention, at_ffn = attrgetter(self.attention_out), attrgetter(self.ffn_out)
+        at_attention, at_ffn = attrgetter(self.attention.out), attrgetter(self.ffn_out)
         return [(at_attention(layer), at_ffn(layer)) for layer in self.layer_list(model)]
 
     def ffn_writers(self, model: Any) -> list[Any]:
@@ -190,7 +202,7 @@ class Family:
 
     def attention_modules(self, model: Any) -> list[Any]:
         """The attention module of every layer: what holds the output projection and returns the pattern second."""
-        at_attention = attrgetter(self.attention)
+        at_attention = attrgetter(self.attention.module)
         return [at_attention(layer) for layer in self.layer_list(model)]
 
     def final_norm(self, model: Any) -> Any:

@@ -1,14 +1,12 @@
 """GPT-2: queries, keys and values from one matrix, and matrices that hold (inputs, outputs)."""
 
-from engine.architecture.families.definition import Family, ToTry
+from engine.architecture.families.definition import AttentionLayout, Family, ToTry
 
 FAMILY = Family(
     name="GPT-2",
     to_try=ToTry("openai-community/gpt2", 0.55),
     layers="transformer.h",
-    attention_out="attn.c_proj",
-    qkv=("c_attn",),
-    qkv_layout="joined",
+    attention=AttentionLayout("attn.c_proj", qkv=("c_attn",), packing="joined"),
     ffn=("mlp.c_fc", "mlp.c_proj"),
     norms=("ln_1", "ln_2"),
     norm="transformer.ln_f",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.architecture.families import gpt2
-from engine.architecture.families.definition import ToTry
+from engine.architecture.families.definition import AttentionLayout, ToTry
 
 
 def kinds(config: Mapping[str, Any]) -> list[str]:
@@ -31,9 +31,7 @@ def windows(config: Mapping[str, Any]) -> list[Any]:
 FAMILY = gpt2.FAMILY.derived(
     name="GPT-Neo",
     to_try=ToTry("EleutherAI/gpt-neo-125m", 0.53),
-    attention_out="attn.attention.out_proj",
-    qkv=("q_proj", "k_proj", "v_proj"),
-    qkv_layout="apart",
+    attention=AttentionLayout("attn.attention.out_proj"),
     fields=frozenset({"num_layers", "num_heads", "intermediate_size", "activation_function", "attention_types",
                       "attention_layers", "window_size", "resid_dropout", "embed_dropout", "layer_norm_epsilon"}),
     own_names={"num_hidden_layers": "num_layers", "num_attention_heads": "num_heads"},

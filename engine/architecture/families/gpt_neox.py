@@ -1,15 +1,13 @@
 """GPT-NeoX and Pythia: queries, keys and values from one matrix, head by head."""
 
-from engine.architecture.families.definition import ROTARY, Family, ToTry
+from engine.architecture.families.definition import ROTARY, AttentionLayout, Family, ToTry
 
 FAMILY = Family(
     name="GPT-NeoX",
     models="GPT-NeoX and Pythia",
     to_try=ToTry("EleutherAI/pythia-70m", 0.17),
     layers="gpt_neox.layers",
-    attention_out="attention.dense",
-    qkv=("query_key_value",),
-    qkv_layout="by head",
+    attention=AttentionLayout("attention.dense", qkv=("query_key_value",), packing="by head"),
     ffn=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
     norm="gpt_neox.final_layer_norm",
     token_embedding="embed_in",

@@ -3,14 +3,12 @@ and the unembedding has a bias.
 """
 
 from engine.architecture.families import gpt2
-from engine.architecture.families.definition import ToTry
+from engine.architecture.families.definition import AttentionLayout, ToTry
 
 FAMILY = gpt2.FAMILY.derived(
     name="GPT-J",
     to_try=ToTry("EleutherAI/gpt-j-6b@float16", 12.1),
-    attention_out="attn.out_proj",
-    qkv=("q_proj", "k_proj", "v_proj"),
-    qkv_layout="apart",
+    attention=AttentionLayout("attn.out_proj"),
     ffn=("mlp.fc_in", "mlp.fc_out"),
     norms=("ln_1",),
     position_embedding="",

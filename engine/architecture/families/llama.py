@@ -1,13 +1,13 @@
 """Llama, from which families of its shape take what they share."""
 
-from engine.architecture.families.definition import ROTARY, Family, ToTry
+from engine.architecture.families.definition import ROTARY, AttentionLayout, Family, ToTry
 
 FAMILY = Family(
     name="Llama",
     models="Llama, up to 3.3, and other models of this type",
     to_try=ToTry("HuggingFaceTB/SmolLM2-135M", 0.27),
     layers="model.layers",
-    attention_out="self_attn.o_proj",
+    attention=AttentionLayout("self_attn.o_proj"),
     ffn=("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
     norm="model.norm",
     token_embedding="embed_tokens",

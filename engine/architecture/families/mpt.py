@@ -5,7 +5,7 @@ added to scores of attention (ALiBi). The FFN adds to the stream itself.
 from collections.abc import Mapping
 from typing import Any
 
-from engine.architecture.families.definition import Family, ToTry
+from engine.architecture.families.definition import AttentionLayout, Family, ToTry
 from engine.errors import HeadroomError
 
 # what transformers computes, whatever a config.json says
@@ -29,9 +29,7 @@ FAMILY = Family(
     name="MPT",
     to_try=ToTry("mosaicml/mpt-7b", 13.3),
     layers="transformer.blocks",
-    attention_out="attn.out_proj",
-    qkv=("Wqkv",),
-    qkv_layout="stacked",
+    attention=AttentionLayout("attn.out_proj", qkv=("Wqkv",), packing="stacked"),
     ffn_adds_stream=True,
     ffn=("ffn.up_proj", "ffn.down_proj"),
     norms=("norm_1", "norm_2"),

@@ -1,12 +1,12 @@
 """OPT. Its 350m has narrow embeddings that are projected, and norms behind attention and FFN."""
 
-from engine.architecture.families.definition import Family, ToTry
+from engine.architecture.families.definition import AttentionLayout, Family, ToTry
 
 FAMILY = Family(
     name="OPT",
     to_try=ToTry("facebook/opt-125m", 0.25),
     layers="model.decoder.layers",
-    attention_out="self_attn.out_proj",
+    attention=AttentionLayout("self_attn.out_proj"),
     ffn=("fc1", "fc2"),
     norms=("self_attn_layer_norm", "final_layer_norm"),
     can_norm_behind=True,

@@ -3,13 +3,13 @@ of the unembedding; positions turn a part of each head alone.
 """
 
 from engine.architecture.families import llama
-from engine.architecture.families.definition import ToTry
+from engine.architecture.families.definition import AttentionLayout, ToTry
 
 FAMILY = llama.FAMILY.derived(
     name="Phi",
     models="Phi-1, Phi-1.5, and Phi-2",
     to_try=ToTry("microsoft/phi-1_5", 2.8),
-    attention_out="self_attn.dense",
+    attention=AttentionLayout("self_attn.dense"),
     ffn=("mlp.fc1", "mlp.fc2"),
     norms=("input_layernorm",),
     norm="model.final_layernorm",

@@ -6,14 +6,13 @@ config.json says otherwise.
 """
 
 from engine.architecture.families import llama
-from engine.architecture.families.definition import ToTry, window_everywhere
+from engine.architecture.families.definition import AttentionLayout, ToTry, window_everywhere
 
 FAMILY = llama.FAMILY.derived(
     name="Phi-3",
     models="Phi-3, Phi-3.5, and Phi-4 mini",
     to_try=ToTry("microsoft/Phi-3-mini-4k-instruct", 7.6),
-    qkv=("qkv_proj",),
-    qkv_layout="stacked",
+    attention=AttentionLayout("self_attn.o_proj", qkv=("qkv_proj",), packing="stacked"),
     ffn=("mlp.gate_up_proj", "mlp.down_proj"),
     has_joint_gate=True,
     without={"attention_bias", "mlp_bias", "pretraining_tp"},
