@@ -372,12 +372,10 @@ class CountHeads(OfModel):
     ],
     "A model family": [
         Row("engine/architecture/families/helium.py", """
-from dataclasses import replace
-
 from engine.architecture.families import llama
 
-FAMILY = replace(
-    llama.FAMILY, name="Helium", models="Helium 1", tiny={"helium": {"head_dim": 8, "num_key_value_heads": 4}}
+FAMILY = llama.FAMILY.derived(
+    name="Helium", models="Helium 1", tiny={"helium": {"head_dim": 8, "num_key_value_heads": 4}}
 )
 """),
         Row("engine/architecture/families/__init__.py", '"helium", ', '         "gpt_neo"'),

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 from cache.typed_json import InvalidFile, convert
 from engine.architecture.families import FAMILIES
-from engine.architecture.families.definition import ABOUT, COMMON, Family
+from engine.architecture.families.definition import ABOUT, Family
 from engine.architecture.unverified import recognized
 from engine.errors import HeadroomError
 from engine.shapes import ModelShape
@@ -45,7 +45,7 @@ def known_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     kernel or code of the checkpoint, which transformers would download and import.
     HeadroomError: the architecture is not supported."""
     family = family_of(config)
-    used = COMMON | family.fields | family.refused.keys()
+    used = family.used_fields | family.refused.keys()
     return {name: value for name, value in config.items() if name in used}
 
 
@@ -101,7 +101,7 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
     except InvalidFile as error:
         raise HeadroomError(f"{error}; repair the folder") from error
 
-    used = COMMON | family.fields
+    used = family.used_fields
 
     def first(usual: str, default: int | None = None) -> int:
         names = [name for name in dict.fromkeys((usual, family.own_name(usual))) if name in used]

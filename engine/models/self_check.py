@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cache import Store
-from engine.architecture.families.definition import ABOUT, COMMON, AttentionLayout, Family
+from engine.architecture.families.definition import ABOUT, AttentionLayout, Family
 from engine.architecture.family import family_of, shape_of
 from engine.architecture.layer_tensors import head_numbers
 from engine.architecture.miniature import miniature, random_model
@@ -92,7 +92,7 @@ def check_copy(identity: Identity) -> tuple[LayoutCheck, ...]:
     family, used = family_of(identity.config), identity.config
     declared = used
     if family.is_stock and not is_small(whole := read_json(identity.folder / "config.json", "the folder is damaged")):
-        names = COMMON | family.fields | (declared_fields(str(used["model_type"])) or frozenset())
+        names = family.used_fields | (declared_fields(str(used["model_type"])) or frozenset())
         declared = {name: value for name, value in whole.items() if name in names}
     texts = (json.dumps(dict(each), sort_keys=True, default=str) for each in (used, declared))
     return _checked_copy(*texts, _layout(family))

@@ -1,5 +1,5 @@
-"""BLOOM: queries, keys and values from one matrix, head by head, a norm behind the embedding, and no positions but a
-number for each distance that is added to scores of attention (ALiBi). Attention and FFN add to the stream themselves.
+"""BLOOM: GPT-NeoX's matrices, a norm behind the embedding, and no positions but a number for each distance that is
+added to scores of attention (ALiBi). Attention and FFN add to the stream themselves.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ FAMILY = gpt_neox.FAMILY.derived(
     token_embedding="word_embeddings",
     old_unembedding="",
     embedding_norm="word_embeddings_layernorm",
-    fields=frozenset({"n_embed", "n_layer", "n_head", "seq_length", "layer_norm_epsilon", "hidden_dropout"}),
+    fields=frozenset({"layer_norm_epsilon", "hidden_dropout"}),
     own_names={"hidden_size": "n_embed", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
                "max_position_embeddings": "seq_length"},
     defaults={"max_position_embeddings": 2048},

@@ -95,7 +95,7 @@ class Family:
     old_unembedding: str = ""  # another name than lm_head in published files
 
     # config.json
-    fields: frozenset[str]  # the fields that are used in addition to COMMON
+    fields: frozenset[str]  # the fields that are used in addition to COMMON and `own_names`
     own_names: Mapping[str, str] = field(default_factory=dict, hash=False)  # usual name -> its name
     defaults: Mapping[str, int] = field(default_factory=dict, hash=False)  # what transformers takes for a missing field
     n_extra_positions: int = 0  # rows of the position embedding beyond max_position_embeddings
@@ -173,6 +173,11 @@ class Family:
     def norms_before(self) -> tuple[str, ...]:
         """The norms in front of attention and of the FFN that go where these go, "" for none."""
         return self.norms if len(self.norms) > 1 else ("", "")
+
+    @property
+    def used_fields(self) -> frozenset[str]:
+        """The fields of config.json that are used."""
+        return COMMON | self.fields | {*self.own_names.values()}
 
     def derived(self, without: Iterable[str] = (), also: Iterable[str] = (), **changes: Any) -> "Family":
         """A family that is this one but for `changes`, and that has fields of config.json `without` some and `also`

@@ -1,5 +1,5 @@
-"""Falcon: attention and FFN in parallel, and one matrix in which the queries of heads that share a key and value head
-lie in front of these; in the first generation all heads share one.
+"""Falcon: BLOOM's modules with attention and FFN in parallel, and one matrix in which the queries of heads that share a
+key and value head lie in front of these; in the first generation all heads share one.
 
 The models with ALiBi, whose attention and FFN follow one another (falcon-rw), are left out: transformers adds its
 biases twice where it does not attend by torch's own function.
@@ -12,8 +12,6 @@ from engine.architecture.families import bloom
 from engine.architecture.families.definition import ROTARY, ToTry
 from engine.errors import HeadroomError
 
-BY_TWO_NORMS = {"norms": ("ln_attn", "ln_mlp")}
-
 
 def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """What differs by generation; HeadroomError for what Headroom does not read."""
@@ -23,9 +21,9 @@ def variant(config: Mapping[str, Any]) -> Mapping[str, Any]:
             raise HeadroomError(f"config.json: {name} is {config[name]!r}, and Falcon models are read with {usual!r} "
                                 "only, as falcon-7b, 11B, and 40b; use one of these")  # fmt: skip
     if is_new:
-        return BY_TWO_NORMS if config.get("num_ln_in_parallel_attn") in (None, 2) else {}
+        return {"norms": ("ln_attn", "ln_mlp")} if config.get("num_ln_in_parallel_attn") in (None, 2) else {}
     shared = {} if config.get("multi_query") is False else {"defaults": {**FAMILY.defaults, "num_key_value_heads": 1}}
-    return {"fields": FAMILY.fields - {"num_kv_heads"}, **shared}
+    return {"own_names": {usual: own for usual, own in FAMILY.own_names.items() if own != "num_kv_heads"}, **shared}
 
 
 FAMILY = bloom.FAMILY.derived(
@@ -36,8 +34,8 @@ FAMILY = bloom.FAMILY.derived(
     norms=("input_layernorm",),
     embedding_norm="",
     fields=ROTARY - {"intermediate_size", "hidden_act", "head_dim", "partial_rotary_factor"} | {
-        "n_embed", "ffn_hidden_size", "activation", "num_kv_heads", "new_decoder_architecture", "multi_query",
-        "parallel_attn", "alibi", "bias", "num_ln_in_parallel_attn", "layer_norm_epsilon", "hidden_dropout"},
+        "activation", "new_decoder_architecture", "multi_query", "parallel_attn", "alibi", "bias",
+        "num_ln_in_parallel_attn", "layer_norm_epsilon", "hidden_dropout"},
     own_names={"hidden_size": "n_embed", "intermediate_size": "ffn_hidden_size", "num_key_value_heads": "num_kv_heads"},
     has_biases=False,
     attention_biases="bias",

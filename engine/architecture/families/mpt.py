@@ -35,7 +35,7 @@ FAMILY = Family(
     norms=("norm_1", "norm_2"),
     norm="transformer.norm_f",
     token_embedding="wte",
-    fields=frozenset({"d_model", "n_layers", "n_heads", "max_seq_len", "layer_norm_epsilon", "attn_config"}),
+    fields=frozenset({"layer_norm_epsilon", "attn_config"}),
     own_names={"hidden_size": "d_model", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
                "max_position_embeddings": "max_seq_len"},
     defaults={"max_position_embeddings": 2048},
