@@ -3,6 +3,7 @@
 import re
 import tempfile
 import traceback
+from collections.abc import Collection
 
 LONGEST, KEPT = 160, 60  # characters of a word that a line shows whole; else so many of its beginning and its end
 MOST = 1000  # characters of a line
@@ -30,6 +31,12 @@ class NotHere(HeadroomError):
 
 class Canceled(HeadroomError):
     """The user stopped the work; what was finished is stored. Exit code 130."""
+
+
+def refuse_unknown(what: str, name: str, known: Collection[str]) -> None:
+    """Raises UsageError if `name` is not one of the `known`; `what` says what it names."""
+    if name not in known:
+        raise UsageError(f"{what} {name!r} is unknown; choose one of {', '.join(known)}")
 
 
 def one_line(text: object) -> str:

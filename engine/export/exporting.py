@@ -23,7 +23,7 @@ from engine.checkpoints.tensors import LazyTensor, under_own_names
 from engine.checkpoints.tokenizer import AS_WRITTEN, OWN, SETTINGS, tokenizer_settings
 from engine.checkpoints.weight_files import read_json, weight_files
 from engine.demo import story
-from engine.errors import HeadroomError, UsageError
+from engine.errors import HeadroomError, UsageError, refuse_unknown
 from engine.export.card import Checked, Exported, Judged, base_cards, copied, license_of, write_card
 from engine.export.even import even
 from engine.export.folders import folder_bytes, named_folder, refuse_taken, write_weights, written_aside
@@ -65,8 +65,7 @@ class Export:
     folder: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.form not in FORMS:
-            raise UsageError(f"form {self.form!r} is unknown; choose one of {', '.join(FORMS)}")
+        refuse_unknown("form", self.form, FORMS)
         object.__setattr__(self, "folder", named_folder(self.out))
         refuse_taken(self.folder)
 

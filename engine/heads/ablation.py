@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.accuracy.scoring import hidden_of, nats_of
-from engine.errors import UsageError
+from engine.errors import refuse_unknown
 from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means, pruned, single_ablations
@@ -48,10 +48,8 @@ class Ablating:
     fill: str = "zero"
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UsageError(f"ablation {self.kind!r} is unknown; choose one of {', '.join(KINDS)}")
-        if self.fill not in FILLS:
-            raise UsageError(f"fill {self.fill!r} is unknown; choose one of {', '.join(FILLS)}")
+        refuse_unknown("ablation", self.kind, KINDS)
+        refuse_unknown("fill", self.fill, FILLS)
 
 
 @dataclass(frozen=True)

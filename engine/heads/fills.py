@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.accuracy.evaluation import Answers, evaluation
 from engine.composed import then
-from engine.errors import UsageError
+from engine.errors import UsageError, refuse_unknown
 from engine.heads.ablation import mean_outputs
 from engine.heads.idealized import KNOCKOUT, knockout_answers
 from engine.measurement import Measurement, Workload, measured_apart, single
@@ -44,8 +44,7 @@ def filled_evaluation(
     """Returns the Answers under a mask, where pruned components output one of FILLS; `train`: the questions of means. A
     full mask needs none. `added`: as in `evaluation`. UsageError: attention cannot be cut in an FFN or with an added
     vector, or the fill is unknown."""
-    if fill not in FILLS:
-        raise UsageError(f"fill {fill!r} is unknown; choose one of {', '.join(FILLS)}")
+    refuse_unknown("fill", fill, FILLS)
     if fill == "zero" or mask.is_full:
         return evaluation(target, questions, mask, added=added)
     if fill == KNOCKOUT:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.errors import HeadroomError, UsageError
+from engine.errors import HeadroomError, refuse_unknown
 from engine.heads import probes
 from engine.heads.circuits import has_trace, ov_copying_eigenvalues, qk_trace
 from engine.measurement import Measurement, measured_apart, of_records
@@ -124,8 +124,7 @@ def best_heads(scores: np.ndarray, count: int) -> Iterator[tuple[str, float]]:
 def _lengths(shape: ModelShape, variant: str) -> list[int]:
     """Returns the number of random tokens of each example, shortened for `olsson` so that four copies fit the
     window."""
-    if variant not in VARIANTS:
-        raise UsageError(f"variant {variant!r} is unknown; choose one of {', '.join(VARIANTS)}")
+    refuse_unknown("variant", variant, VARIANTS)
     most = (shape.n_ctx - 1) // probes.N_COPIES
     if most < (FEWEST_TOKENS if variant == "olsson" else N_TOKENS):
         instead = "choose the variant olsson" if most >= FEWEST_TOKENS else "use a model with a longer window"

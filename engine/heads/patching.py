@@ -23,7 +23,7 @@ import numpy as np
 
 from engine.accuracy.restarts import kept
 from engine.accuracy.scoring import hidden_of, some_logits
-from engine.errors import HeadroomError, UsageError
+from engine.errors import HeadroomError, UsageError, refuse_unknown
 from engine.heads.last_token import (
     PromptRead,
     head_outputs,
@@ -73,8 +73,7 @@ class Patching:
     pair: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UsageError(f"kind {self.kind!r} is unknown; choose one of {', '.join(KINDS)}")
+        refuse_unknown("kind", self.kind, KINDS)
         if self.pair is not None and self.kind == HEADS:
             raise UsageError("heads are patched at the last token alone; choose another kind for a pair of positions")
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from engine.composed import ComposedRun, composed
-from engine.errors import UsageError
+from engine.errors import UsageError, refuse_unknown
 from engine.heads.induction import induction
 from engine.importance.criteria import CRITERIA, Part, passes
 from engine.importance.layers import LAYERS_BY, layer_order, n_passes
@@ -75,8 +75,7 @@ class Ranking:
     def __post_init__(self) -> None:
         if self.name not in RULES:
             raise UsageError(f"ranking {self.name!r} is unknown; choose one of {', '.join(OF_ONE_TASK)}")
-        if self.layers_by not in LAYERS_BY:
-            raise UsageError(f"order of layers {self.layers_by!r} is unknown; choose one of {', '.join(LAYERS_BY)}")
+        refuse_unknown("order of layers", self.layers_by, LAYERS_BY)
 
     @property
     def criterion(self) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.accuracy.evaluation import Answers, encoded_chunk
 from engine.accuracy.restarts import oracle, under_each
-from engine.errors import UsageError
+from engine.errors import UsageError, refuse_unknown
 from engine.heads.entity_induction import N_PROMPTS
 from engine.importance.activity import activity_pieces, gate_gradients, magnitude_piece, summed
 from engine.importance.criteria import MEASURED_BY, part_of
@@ -103,8 +103,7 @@ def importance(
     With a `mask`, scores of the pruned model (gradient scores only); pruned components score 0. UsageError: unknown
     score, or not available under a mask.
     """
-    if what not in WHAT:
-        raise UsageError(f"importance {what!r} is unknown; choose one of {', '.join(WHAT)}")
+    refuse_unknown("importance", what, WHAT)
     if mask is not None and not mask.is_full and what not in GRADIENTS:
         raise UsageError(f"importance {what!r} cannot be measured again under a mask; choose heads or gate")
     if what in ORACLES:

@@ -31,7 +31,7 @@ from engine.checkpoints.names import model_name, short_name, with_revision, with
 from engine.checkpoints.tensors import LazyTensor
 from engine.checkpoints.tokenizer import load_tokenizer
 from engine.checkpoints.validation import refuse_unknown_tokens, refuse_unless_loaded, refuse_unless_whole
-from engine.errors import HeadroomError, UsageError
+from engine.errors import HeadroomError, UsageError, refuse_unknown
 from engine.files import next_to_results
 from engine.kernels import cpu_kernels as linear
 from engine.kernels.bitsandbytes_internals import bitsandbytes
@@ -59,8 +59,7 @@ class LoadSpec:
     int8_threshold: float = 6.0
 
     def __post_init__(self) -> None:
-        if self.precision not in PRECISIONS:
-            raise UsageError(f"precision {self.precision!r} is unknown; choose one of {', '.join(PRECISIONS)}")
+        refuse_unknown("precision", self.precision, PRECISIONS)
 
     def compared_with(self, text: str) -> "LoadSpec":
         """What this model is compared with, as it is typed: a precision of its own, a revision of its own (`@step512`),

@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.accuracy.evaluation import evaluation
 from engine.composed import ComposedRun, composed
-from engine.errors import Canceled, HeadroomError, UsageError
+from engine.errors import Canceled, HeadroomError, UsageError, refuse_unknown
 from engine.importance.criteria import CRITERIA, ON_REQUEST, Part
 from engine.importance.orders import OF_ONE_TASK, PARTS, Orders, Pruning, Ranking, orders_from, orders_of
 from engine.importance.rankings import Agreement, agreement
@@ -52,8 +52,7 @@ class Comparing:
             if name not in OF_ONE_TASK or name == RANDOM:
                 known = ", ".join(each for each in OF_ONE_TASK if each != RANDOM)
                 raise UsageError(f"criterion {name!r} is unknown; choose some of {known}")
-        if self.axis not in ALONG:
-            raise UsageError(f"axis {self.axis!r} is unknown; choose one of {', '.join(ALONG)}")
+        refuse_unknown("axis", self.axis, ALONG)
         if len(set(self.levels)) < 2 or list(self.levels) != sorted(set(self.levels)):
             raise UsageError("an area needs two or more levels in ascending order; give them like 0,10,20")
         if not self.criteria:

@@ -20,7 +20,7 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, evaluation
 from engine.accuracy.restarts import first_changed, under_each
 from engine.composed import ComposedRun, composed
-from engine.errors import Canceled, HeadroomError, UsageError
+from engine.errors import Canceled, HeadroomError, UsageError, refuse_unknown
 from engine.heads.fills import FILLS, filled_evaluation
 from engine.importance.criteria import CRITERIA
 from engine.importance.rankings import aggregate, agreement, order
@@ -70,8 +70,7 @@ class MechanismSettings:
     labels: str = "true"
 
     def __post_init__(self) -> None:
-        if self.fill not in FILLS:
-            raise UsageError(f"fill {self.fill!r} is unknown; choose one of {', '.join(FILLS)}")
+        refuse_unknown("fill", self.fill, FILLS)
         if unknown := [kind for kind in self.kinds if kind not in KINDS]:
             raise UsageError(f"kind {unknown[0]!r} is unknown; choose some of {', '.join(KINDS)}")
         if not self.tasks or not self.kinds or not self.shares:

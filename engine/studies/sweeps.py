@@ -14,7 +14,7 @@ import numpy as np
 from engine.accuracy.confidence import sure_and_error
 from engine.accuracy.evaluation import Answers, accuracy, evaluation
 from engine.composed import ComposedRun, Gathered, composed, every
-from engine.errors import Canceled, HeadroomError, UsageError
+from engine.errors import Canceled, HeadroomError, refuse_unknown
 from engine.heads.induction import induction
 from engine.importance.orders import OF_MANY_TASKS, Orders, Ranking, orders_from
 from engine.importance.rankings import n_pruned, order
@@ -50,8 +50,7 @@ class Point:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.by not in OF_MANY_TASKS:
-            raise UsageError(f"ranking {self.by!r} is unknown; choose one of {', '.join(OF_MANY_TASKS)}")
+        refuse_unknown("ranking", self.by, OF_MANY_TASKS)
 
     def permille(self, axis: str) -> int:
         """Returns the level of `heads` or `ffns`."""

@@ -56,6 +56,13 @@ def write_lambada(folder, n):
     return folder
 
 
+def own_text(folder, text):
+    """A file of a text."""
+    file = folder / "own.txt"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
 def refused(result, code, *parts):
     got, out, lines = result
     assert got == code and out == ""

@@ -11,7 +11,7 @@ from engine.models.masks import Mask, parse_mask
 from engine.models.session import Session
 from engine.progress import final
 from engine.texts.perplexity import change, perplexity
-from tests.cli.conftest import refused, write_lambada
+from tests.cli.conftest import own_text, refused, write_lambada
 from tests.conftest import TEXT
 from tests.engine.fixtures import target_in
 
@@ -20,9 +20,7 @@ LONG = " ".join([TEXT] * 4)
 
 @pytest.fixture
 def text(tmp_path):
-    file = tmp_path / "own.txt"
-    file.write_text(LONG, encoding="utf-8")
-    return file
+    return own_text(tmp_path, LONG)
 
 
 def test_full_and_pruned_are_printed_with_the_change(cli, told, tiny, tiny_opt, text, monkeypatch):

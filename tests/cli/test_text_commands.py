@@ -16,16 +16,14 @@ from engine.questions.rendering import TaskSpec, render_questions
 from engine.texts.continuation import How, continuation
 from engine.texts.passages import N_TEXTS
 from engine.texts.tokenloss import token_losses
-from tests.cli.conftest import refused
+from tests.cli.conftest import own_text, refused
 from tests.conftest import TEXT
 from tests.engine.fixtures import target_in, write_questions
 
 
 @pytest.fixture
 def text(tmp_path):
-    file = tmp_path / "own.txt"
-    file.write_text(TEXT, encoding="utf-8")
-    return file
+    return own_text(tmp_path, TEXT)
 
 
 def test_losses_are_written_token_by_token(told, tiny, tiny_opt, text, tmp_path, monkeypatch):

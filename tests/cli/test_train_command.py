@@ -22,6 +22,7 @@ from engine.training.running import begin, train
 from engine.training.text import text_for
 from tests.cli.conftest import refused
 from tests.conftest import HANG_S, IS_THOROUGH
+from tests.engine.fixtures import write_words
 
 SHAPE = ("--layers", 1, "--heads", 2, "--width", 16, "--context", 16, "--vocabulary", 280, "--threads", 1, "--smeared")
 TINY = Recipe(1, 2, 16, 16, smeared=True, n_vocab=280, batch=4, tokens=1280, snapshots=4)
@@ -30,11 +31,7 @@ TINY = Recipe(1, 2, 16, 16, smeared=True, n_vocab=280, batch=4, tokens=1280, sna
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     """A folder of 30 files of words, with what such folders hold besides."""
-    folder, drawn = tmp_path_factory.mktemp("text"), random.Random(0)
-    words = ["".join(drawn.choices("abcdefghij", k=drawn.randint(2, 7))) for _ in range(300)]
-    for number in range(30):
-        (folder / f"{number}.txt").write_text(" ".join(drawn.choices(words, k=1500)), encoding="utf-8")
-    return folder
+    return write_words(tmp_path_factory.mktemp("text") / "words", 30)
 
 
 @pytest.fixture

@@ -79,6 +79,16 @@ def write_questions(file: Path, n: int = 40, seed: int = 0) -> Path:
     return file
 
 
+def write_words(folder: Path, n_files: int, n_words: int = 1500) -> Path:
+    """A new folder of files of words, the same at each call."""
+    drawn = random.Random(0)
+    folder.mkdir()
+    words = ["".join(drawn.choices("abcdefghij", k=drawn.randint(2, 7))) for _ in range(300)]
+    for number in range(n_files):
+        (folder / f"{number}.txt").write_text(" ".join(drawn.choices(words, k=n_words)), encoding="utf-8")
+    return folder
+
+
 def family_folder(family: str, tiny_opt: Path, folder: Path, **changes) -> Path:
     """A random tiny checkpoint of `family`, one of TINY, with the tiny tokenizer; `changes` go into its config."""
     import torch

@@ -143,6 +143,16 @@ def attention_functions(tmp_path, monkeypatch):
     assert choose(configs["eager"]).__name__ == "eager_attention_forward"
 
 
+def check_adapted(config, name):
+    """Checks that an adapted model computes the same, by attention of its own and by that of this name."""
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    expected = model(torch.tensor([[1, 2, 3]])).logits
+    transformers_internals.adapt_attention(FAMILIES[config.model_type], model)
+    assert torch.equal(model(torch.tensor([[1, 2, 3]])).logits, expected), "eager attention is not its own"
+    with transformers_internals.attention_named(model, name):
+        torch.testing.assert_close(model(torch.tensor([[1, 2, 3]])).logits, expected)
+
+
 @uses("transformers", "_attn")
 def attention_of_its_own(tmp_path, monkeypatch):
     """GPT-Neo's and GPT-J's attention calls `_attn(query, key, value, attention_mask)`, (B, H, T, d) each."""
@@ -151,12 +161,7 @@ def attention_of_its_own(tmp_path, monkeypatch):
     )
     j = transformers.GPTJConfig(vocab_size=11, n_embd=8, n_layer=2, n_head=2, rotary_dim=2)
     for config in (neo, j):
-        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
-        expected = model(torch.tensor([[1, 2, 3]])).logits
-        transformers_internals.adapt_attention(FAMILIES[config.model_type], model)
-        assert torch.equal(model(torch.tensor([[1, 2, 3]])).logits, expected), "eager attention is not its own"
-        with transformers_internals.attention_named(model, "sdpa"):
-            torch.testing.assert_close(model(torch.tensor([[1, 2, 3]])).logits, expected)
+        check_adapted(config, "sdpa")
 
 
 @uses("transformers", "_get_alibi_slopes")
@@ -174,12 +179,7 @@ def slopes_of_alibi(tmp_path, monkeypatch):
     bloom = transformers.BloomConfig(vocab_size=11, hidden_size=12, n_layer=2, n_head=3)
     mpt = transformers.MptConfig(vocab_size=11, d_model=12, n_layers=2, n_heads=3, max_seq_len=5)
     for config in (bloom, mpt):
-        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
-        expected = model(torch.tensor([[1, 2, 3]])).logits
-        transformers_internals.adapt_attention(FAMILIES[config.model_type], model)
-        assert torch.equal(model(torch.tensor([[1, 2, 3]])).logits, expected), "eager attention is not its own"
-        with transformers_internals.attention_named(model, "of a test"):
-            torch.testing.assert_close(model(torch.tensor([[1, 2, 3]])).logits, expected)
+        check_adapted(config, "of a test")
         assert torch.equal(seen[-1], torch.tensor([2**-4, 2**-8, 2**-2]))
 
 

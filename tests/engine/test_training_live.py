@@ -1,7 +1,6 @@
 """Training beside the app: a process of its own that tells how it goes, stops when it is told to, and goes on."""
 
 import math
-import random
 import sys
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from engine.training.live import LOADING, READING, free_name, trained
 from engine.training.locking import trainer
 from engine.training.recipe import Recipe
 from engine.training.running import begin
-from tests.engine.fixtures import refused_by
+from tests.engine.fixtures import refused_by, write_words
 
 LONG = Recipe(1, 2, 16, 16, smeared=True, n_vocab=280, batch=4, tokens=64 * 800, snapshots=4)
 
@@ -23,10 +22,7 @@ LONG = Recipe(1, 2, 16, 16, smeared=True, n_vocab=280, batch=4, tokens=64 * 800,
 @pytest.fixture
 def text(tmp_path):
     """A file of words."""
-    drawn = random.Random(0)
-    words = ["".join(drawn.choices("abcdefghij", k=drawn.randint(2, 7))) for _ in range(300)]
-    (tmp_path / "words.txt").write_text(" ".join(drawn.choices(words, k=40_000)), encoding="utf-8")
-    return tmp_path / "words.txt"
+    return write_words(tmp_path / "text", 1, 40_000) / "0.txt"
 
 
 def test_stopped_and_started_it_goes_on_to_its_end(text, tmp_path):

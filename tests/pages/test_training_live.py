@@ -1,7 +1,6 @@
 """Training tiny models live: a click trains a run and its control in their own process, and chooses both; their charts
 are those of any other run."""
 
-import random
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +10,7 @@ from engine.training.folders import open_run, runs_in
 from engine.training.recipe import RECIPES, Recipe
 from pages.ui.training import live, runs
 from tests.conftest import HANG_S
+from tests.engine.fixtures import write_words
 from tests.pages.conftest import button, charts_of
 
 TINY = Recipe(1, 2, 16, 16, smeared=True, batch=4, rate=0.001, tokens=3000, repeats=0.25, period=(2, 8), seed=3)
@@ -19,12 +19,7 @@ TINY = Recipe(1, 2, 16, 16, smeared=True, batch=4, rate=0.001, tokens=3000, repe
 @pytest.fixture
 def text(tmp_path):
     """A folder of words that a few thousand tokens can be read from."""
-    drawn, folder = random.Random(0), tmp_path / "text"
-    folder.mkdir()
-    words = ["".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=drawn.randint(2, 9))) for _ in range(3000)]
-    for number in range(20):
-        (folder / f"{number}.txt").write_text(" ".join(drawn.choices(words, k=1500)), encoding="utf-8")
-    return folder
+    return write_words(tmp_path / "text", 20)
 
 
 @pytest.fixture
