@@ -2,6 +2,7 @@
 
 `fields`: the fields of requests: their help, bounds, choices and names; a request as the words of a shell command, and
 as a program
+`shared_fields`: fields that several have without a class in common
 `base`: what all requests have in common, and the fields that several share
 `running`: how a request is run from Python, and what it gives
 `output`: what results are written as

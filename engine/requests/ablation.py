@@ -7,8 +7,9 @@ from engine.importance.criteria import CRITERIA, KINDS, MEASURED_BY
 from engine.importance.scores import ORACLES
 from engine.measurement import Measurement
 from engine.models.session import Session
-from engine.requests.base import MOST, NamesTask, RequestRun, Result
+from engine.requests.base import NamesTask, RequestRun, Result
 from engine.requests.fields import choice, number
+from engine.requests.shared_fields import MOST
 from engine.studies.ablations import Ablations, ablations
 from engine.studies.surveys import describe_task
 from engine.views.accuracy import ablation_view

@@ -19,9 +19,10 @@ from engine.models.masks import Mask
 from engine.models.session import Session, Target
 from engine.questions.rendering import Questions, TaskSpec, harness_rows
 from engine.questions.tasks import SPLITS, task_info
-from engine.requests.base import MOST, OfModel, OfTask, RequestRun, Result, WithData, WithPruning, mask_of, selected
+from engine.requests.base import OfModel, OfTask, RequestRun, Result, WithData, WithPruning, mask_of, selected
 from engine.requests.fields import choice, names_of, number, numbers_of, output, path, string
 from engine.requests.output import to_json
+from engine.requests.shared_fields import MOST
 from engine.requests.vectors import vector_named, vector_option
 from engine.statistics import Paired
 from engine.views.accuracy import accuracy_view, cut_notes, published_view

@@ -21,8 +21,7 @@ from engine.models.session import Session, Target
 from engine.placement.placement import PLACE_HELP
 from engine.progress import Progress, driven, remark
 from engine.questions.chats import chat_template
-from engine.questions.labels import LABELS
-from engine.questions.rendering import MAX_SHOTS, SAMPLES, Questions, TaskSpec, render_questions, select
+from engine.questions.rendering import SAMPLES, Questions, TaskSpec, render_questions, select
 from engine.records import noted
 from engine.requests.fields import check_values, choice, flag, number, option_name, options, path, string, switch
 from engine.requests.output import check_out, draw_report, say, write_files
@@ -37,35 +36,21 @@ from engine.requests.running import (
     opened,
     silent,
 )
+from engine.requests.shared_fields import (
+    AS_CHAT,
+    MOST,
+    MOST_SEED,
+    MOST_THREADS,
+    SAME_EXAMPLES,
+    examples_in_prompt,
+    labels_of_examples,
+    training_questions,
+)
 
 if TYPE_CHECKING:
     from engine.distributed.driver import Workers
 
 T = TypeVar("T")
-MOST, MOST_SEED, MOST_THREADS = 1_000_000, 2**31 - 1, 1024
-SAME_EXAMPLES = "use the same examples for every question (faster, but results differ from lm-evaluation-harness)"
-AS_CHAT = "write each prompt as a chat, with the chat template of the model (default: as typed)"
-
-
-def training_questions(default: int | None = 64) -> Any:
-    """A field for the number of training questions (None: all)."""
-    help = f"number of training questions used to rank heads and FFNs (default: {default or 'all'})"
-    return number(default, (1, MOST), help)
-
-
-def examples_in_prompt(default: int = 0) -> Any:
-    """A field for the number of examples in front of a question."""
-    return number(default, (0, MAX_SHOTS), f"number of examples in the prompt (default: {default})")
-
-
-def labels_of_examples() -> Any:
-    """A field for what the solved examples of a task are labeled with."""
-    return choice(
-        "true",
-        LABELS,
-        "labels of the examples: true answers (default), answers shuffled among the examples of a prompt, or unrelated "
-        "words, one for each choice, also in the question (only if all questions have the same choices)",
-    )
 
 
 def gives(request: type["Request"]) -> str:

@@ -15,20 +15,9 @@ from engine.models.masks import parse_heads
 from engine.models.session import Session, Target
 from engine.questions.tasks import task_info
 from engine.requests.accuracy import Evaluate
-from engine.requests.base import (
-    MOST,
-    SAME_EXAMPLES,
-    OfModel,
-    Request,
-    RequestRun,
-    Result,
-    WithData,
-    examples_in_prompt,
-    labels_of_examples,
-    selected,
-    task_named,
-)
+from engine.requests.base import OfModel, Request, RequestRun, Result, WithData, selected, task_named
 from engine.requests.fields import argv, flag, names_of, number, string
+from engine.requests.shared_fields import MOST, SAME_EXAMPLES, examples_in_prompt, labels_of_examples
 from engine.requests.texts import MeasureLosses, OfTexts
 from engine.studies.removal import found_heads, random_heads_mask, without
 from engine.studies.surveys import SurveySettings, grid

@@ -11,18 +11,10 @@ from engine.importance.rankings import permille
 from engine.measurement import Measurement
 from engine.models.session import Session, Target
 from engine.questions.rendering import MAX_SHOTS
-from engine.requests.base import (
-    MOST,
-    OfModel,
-    OnRay,
-    RequestRun,
-    Result,
-    WithData,
-    labels_of_examples,
-    training_questions,
-)
+from engine.requests.base import OfModel, OnRay, RequestRun, Result, WithData
 from engine.requests.fields import choice, flag, names_of, number, output, string
 from engine.requests.output import TABLES, file_of, table_file
+from engine.requests.shared_fields import MOST, labels_of_examples, training_questions
 from engine.studies.mechanism_findings import mechanisms_finding
 from engine.studies.mechanisms import (
     KINDS,

@@ -8,10 +8,11 @@ from engine.errors import UsageError
 from engine.measurement import Measurement
 from engine.models.loading import PRECISIONS, LoadSpec
 from engine.models.session import Session
-from engine.requests.base import MOST, OfTask, RequestRun, Result, selected, training_questions
+from engine.requests.base import OfTask, RequestRun, Result, selected
 from engine.requests.fields import choice, names_of, output, path, string
 from engine.requests.output import TABLES, file_of, table_file
 from engine.requests.pruned import content_of
+from engine.requests.shared_fields import MOST, training_questions
 from engine.studies.precision import PrecisionEffects, precision_effects
 from engine.views.importance import components, precision_view
 

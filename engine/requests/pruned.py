@@ -17,23 +17,10 @@ from engine.models.session import Session, Target
 from engine.progress import Progress
 from engine.questions.chats import chat_template
 from engine.questions.rendering import TaskSpec
-from engine.requests.base import (
-    AS_CHAT,
-    MOST,
-    SAME_EXAMPLES,
-    OfModel,
-    RequestRun,
-    Result,
-    WithData,
-    WithPruning,
-    examples_in_prompt,
-    labels_of_examples,
-    mask_of,
-    selected,
-    task_named,
-)
+from engine.requests.base import OfModel, RequestRun, Result, WithData, WithPruning, mask_of, selected, task_named
 from engine.requests.fields import argv, choice, flag, number, output, path, string
 from engine.requests.output import TABLES, file_of, table_file
+from engine.requests.shared_fields import AS_CHAT, MOST, SAME_EXAMPLES, examples_in_prompt, labels_of_examples
 from engine.requests.texts import built_in, read_text, title_of_passage
 from engine.views.pruned import exported_view, perplexity_view, speed_view
 

@@ -17,19 +17,10 @@ from engine.importance.scores import OF_ENTITIES, WHAT, Scores, importance
 from engine.measurement import Measurement
 from engine.models.session import Session
 from engine.questions.tasks import SPLITS
-from engine.requests.base import (
-    MOST,
-    MOST_SEED,
-    NamesTask,
-    OfModel,
-    OfTask,
-    OnRay,
-    RequestRun,
-    Result,
-    training_questions,
-)
+from engine.requests.base import NamesTask, OfModel, OfTask, OnRay, RequestRun, Result
 from engine.requests.fields import choice, names_of, number, output, string
 from engine.requests.output import ARRAYS, TABLES, file_of, scores_file, scores_table, table_file
+from engine.requests.shared_fields import MOST, MOST_SEED, training_questions
 from engine.studies.compare import ALONG, COMPARED, SEEDS, TENTHS, ComparedCriteria, Comparing, areas, comparison
 from engine.studies.surveys import SurveySettings
 from engine.views.importance import importance_view, layers_view

@@ -18,19 +18,10 @@ from engine.models.session import Session
 from engine.progress import announce, in_time
 from engine.questions.rendering import TaskSpec
 from engine.questions.tasks import embedded_tasks, list_tasks
-from engine.requests.base import (
-    MOST,
-    MOST_SEED,
-    OfModel,
-    OnRay,
-    RequestRun,
-    Result,
-    WithData,
-    labels_of_examples,
-    training_questions,
-)
+from engine.requests.base import OfModel, OnRay, RequestRun, Result, WithData
 from engine.requests.fields import choice, flag, names_of, number, numbers_of, output, string
 from engine.requests.output import TABLES, file_of, table_file
+from engine.requests.shared_fields import MOST, MOST_SEED, labels_of_examples, training_questions
 from engine.studies import sweeps
 from engine.studies.surveys import (
     Survey,

@@ -17,9 +17,10 @@ from engine.heads.logit_lens import LogitLens, logit_lens
 from engine.models.loading import PRECISIONS, LoadSpec
 from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.models.session import Target
-from engine.requests.base import AS_CHAT, MOST, MOST_SEED, OfModel, RequestRun, Result, WithData
+from engine.requests.base import OfModel, RequestRun, Result, WithData
 from engine.requests.fields import choice, flag, number, output, path, string
 from engine.requests.output import ARRAYS, TABLES, file_of, scores_file, table_file
+from engine.requests.shared_fields import AS_CHAT, MOST, MOST_SEED
 from engine.requests.vectors import vector_named, vector_option
 from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS, Continuation, How, continuation, next_tokens
 from engine.texts.incontext import MOST_AROUND, icl_change, icl_score

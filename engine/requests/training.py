@@ -17,9 +17,10 @@ from engine.files import named, read_regular
 from engine.models.session import Session, Target
 from engine.progress import TimeLeft
 from engine.requests.accuracy import Evaluate
-from engine.requests.base import MOST, MOST_SEED, MOST_THREADS, Request, RequestRun, Result
+from engine.requests.base import Request, RequestRun, Result
 from engine.requests.fields import choice, flag, names_of, number, output, path, string, switch
 from engine.requests.output import TABLES, file_of, table_file
+from engine.requests.shared_fields import MOST, MOST_SEED, MOST_THREADS
 from engine.requests.texts import read_text
 from engine.training.findings import findings
 from engine.training.measuring import (
