@@ -180,12 +180,14 @@ class Family:
         return COMMON | self.fields | {*self.own_names.values()}
 
     def derived(self, without: Iterable[str] = (), also: Iterable[str] = (), **changes: Any) -> "Family":
-        """A family that is this one but for `changes`, and that has fields of config.json `without` some and `also`
-        others. What is said of models is not taken over, nor a limit of transformers, nor biases by a field that it
-        is without."""
-        changes = {"models": "", "to_try": None, "heads_divide_width": False} | changes
-        biases = {name: "" for name in BIASES if getattr(self, name) in {*without}}
-        return replace(self, **{"fields": self.fields - {*without} | {*also}} | biases | changes)
+        """A family that is this one but for `changes`, and that uses fields of config.json `without` some and `also`
+        others. What is said of models and their files is not taken over, nor a limit of transformers, nor that a field
+        says whether there are biases if the family does not use it."""
+        own = {"models": "", "to_try": None, "old_unembedding": "", "heads_divide_width": False}
+        changes = own | {"fields": self.fields - {*without} | {*also}} | changes
+        by_field = [name for name in BIASES if isinstance(getattr(self, name), str)]
+        unsaid = {name: "" for name in by_field if getattr(self, name) not in changes["fields"]}
+        return replace(self, **unsaid | changes)
 
     def own_name(self, usual: str) -> str:
         """This family's own name of a field that most call `usual`."""
