@@ -2,7 +2,6 @@
 
 import time
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
@@ -20,8 +19,8 @@ TABS = {"task": "This task", "across": "Across tasks"}
 asks, since_s = study(), time.monotonic()
 badge_at = draw_level(asks)
 tab_at, color_at = st.columns([3, 10], vertical_alignment="center")
-wait, look = partial(wait_for_model, asks, prunes=True), dict[str, Any](label_visibility="collapsed")
-if one_of(tab_at, "Part of the screen", TABS, "heads_tab", None, **look) == "across":
+wait = partial(wait_for_model, asks, prunes=True)
+if one_of(tab_at, "Part of the screen", TABS, "heads_tab", None, label_visibility="collapsed") == "across":
     draw_across(asks, wait, since_s)
 else:
     draw_task(asks, wait(), badge_at, color_at, since_s)

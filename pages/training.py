@@ -68,8 +68,13 @@ def draw_text(choice: RunChoice, sheet: Sheet) -> None:
         holds = ("training_text", "training_reader")
         folded("A passage over training", "training_passage", inside, in_address=True, holds=holds)
     if not has_gain and not has_passage:
-        click = {"on_click": choose_runs, "args": ON_TEXT, "icon": ":material/menu_book:"}
-        st.button("Show two runs on text: in-context gain, and a passage over training", key="on text", **click)
+        st.button(
+            "Show two runs on text: in-context gain, and a passage over training",
+            key="on text",
+            on_click=choose_runs,
+            args=ON_TEXT,
+            icon=":material/menu_book:",
+        )
 
 
 def draw_own() -> None:

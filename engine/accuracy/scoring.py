@@ -176,8 +176,8 @@ def hidden_of(loaded: Loaded, ids: Any, positions: bool = False) -> Tensor:
     import torch
 
     ids = torch.as_tensor(ids, dtype=torch.long, device=loaded.model.get_input_embeddings().weight.device)
-    more = {"position_ids": torch.arange(ids.shape[1], device=ids.device).expand_as(ids)} if positions else {}
-    return loaded.model.base_model(input_ids=ids, use_cache=False, **more).last_hidden_state
+    kwargs = {"position_ids": torch.arange(ids.shape[1], device=ids.device).expand_as(ids)} if positions else {}
+    return loaded.model.base_model(input_ids=ids, use_cache=False, **kwargs).last_hidden_state
 
 
 def next_logits(loaded: Loaded, ids: Sequence[int], kept: Any = None, first: int = 0) -> Tensor:
@@ -187,8 +187,8 @@ def next_logits(loaded: Loaded, ids: Sequence[int], kept: Any = None, first: int
 
     device = loaded.model.get_input_embeddings().weight.device
     where = torch.arange(first, first + len(ids), device=device)[None]
-    more = {"use_cache": False} if kept is None else {"use_cache": True, "past_key_values": kept}
-    read = loaded.model.base_model(input_ids=torch.tensor([list(ids)], device=device), position_ids=where, **more)
+    kwargs = {"use_cache": False} if kept is None else {"use_cache": True, "past_key_values": kept}
+    read = loaded.model.base_model(input_ids=torch.tensor([list(ids)], device=device), position_ids=where, **kwargs)
     return logits_of(loaded, read.last_hidden_state[0, -1:]).float()[0]
 
 

@@ -171,7 +171,7 @@ def _loaded(folder: Path, config: Mapping[str, Any]) -> tuple[Any, str]:
     return _with_own_vocabulary(folder, config), ""
 
 
-def _as_class(folder: Path, config: Mapping[str, Any], name: str = "AutoTokenizer", **more: Any) -> Any:
+def _as_class(folder: Path, config: Mapping[str, Any], name: str = "AutoTokenizer", **kwargs: Any) -> Any:
     """What transformers makes of the folder."""
     import transformers
 
@@ -181,7 +181,7 @@ def _as_class(folder: Path, config: Mapping[str, Any], name: str = "AutoTokenize
     of_model = {"config": model_config(config)} if is_of_model else {}
     try:
         return getattr(transformers, name).from_pretrained(
-            str(folder), local_files_only=True, trust_remote_code=False, **of_model, **more
+            str(folder), local_files_only=True, trust_remote_code=False, **of_model, **kwargs
         )
     except Exception as error:  # whatever transformers and tokenizers think of foreign files
         raise _unreadable(folder, error) from error

@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
     def add_number(
-        self, option: str, ends: tuple[float, float], help: str, kind: type[int] | type[float] = int, **more: Any
+        self, option: str, ends: tuple[float, float], help: str, kind: type[int] | type[float] = int, **kwargs: Any
     ) -> None:
         """An option that takes a number between two ends."""
         what, (low, high) = "a whole number" if kind is int else "a number", ends
@@ -45,9 +45,9 @@ class Parser(argparse.ArgumentParser):
                 raise argparse.ArgumentTypeError(f"{option} is {text}; choose {low:,} to {high:,}")
             return value
 
-        self.add_argument(option, type=number, help=help, **more)
+        self.add_argument(option, type=number, help=help, **kwargs)
 
-    def add_choice(self, option: str, names: Collection[str], help: str, **more: Any) -> None:
+    def add_choice(self, option: str, names: Collection[str], help: str, **kwargs: Any) -> None:
         """An option that takes one of `names`: a table of the engine's, so that help and check cannot differ."""
 
         def known(name: str) -> str:
@@ -55,7 +55,7 @@ class Parser(argparse.ArgumentParser):
                 raise argparse.ArgumentTypeError(f"{name!r} is unknown; choose one of {', '.join(names)}")
             return name
 
-        self.add_argument(option, type=known, choices=tuple(names), help=help, **more)
+        self.add_argument(option, type=known, choices=tuple(names), help=help, **kwargs)
 
     def add_request(self, request: type[Request]) -> None:
         """Adds the options and positional arguments of a request, and its class to the parsed result."""
@@ -67,30 +67,30 @@ class Parser(argparse.ArgumentParser):
 def _add(parser: Parser, name: str, option: Option, default: Any) -> None:
     """Adds a field to a parser."""
     is_required = option.is_required or default is MISSING
-    more: dict[str, Any] = {"help": option.help} | ({} if default is MISSING else {"default": default})
+    kwargs: dict[str, Any] = {"help": option.help} | ({} if default is MISSING else {"default": default})
     by_name = METAVARS.get(name) if option.kind in ("text", "path") else None
     if metavar := option.metavar or by_name or METAVARS.get(option.kind):
-        more["metavar"] = metavar
+        kwargs["metavar"] = metavar
     if option.is_position:
-        _add_as(parser, name, option, more | ({} if is_required else {"nargs": "?"}))
+        _add_as(parser, name, option, kwargs | ({} if is_required else {"nargs": "?"}))
         return
-    more |= {"dest": name} | ({"required": True} if is_required else {})
-    _add_as(parser, option_name(name, option), option, more)
+    kwargs |= {"dest": name} | ({"required": True} if is_required else {})
+    _add_as(parser, option_name(name, option), option, kwargs)
 
 
-def _add_as(parser: Parser, word: str, option: Option, more: dict[str, Any]) -> None:
+def _add_as(parser: Parser, word: str, option: Option, kwargs: dict[str, Any]) -> None:
     if option.kind == "number":
-        parser.add_number(word, option.ends, kind=option.of, **more)
+        parser.add_number(word, option.ends, kind=option.of, **kwargs)
     elif option.kind == "choice":
-        parser.add_choice(word, option.names, **more)
+        parser.add_choice(word, option.names, **kwargs)
     elif option.kind in ("flag", "switch"):
         parser.add_argument(
-            word, action=argparse.BooleanOptionalAction if option.kind == "switch" else "store_true", **more
+            word, action=argparse.BooleanOptionalAction if option.kind == "switch" else "store_true", **kwargs
         )
     else:
         parse = os.path.expanduser if option.kind == "path" else option.parse
-        more |= {"nargs": "?", "const": option.alone} if option.alone else {}
-        parser.add_argument(word, type=parse, **more)
+        kwargs |= {"nargs": "?", "const": option.alone} if option.alone else {}
+        parser.add_argument(word, type=parse, **kwargs)
 
 
 def request_of(parsed: Namespace) -> Request:

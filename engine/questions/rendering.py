@@ -330,7 +330,7 @@ def _labeled(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> tuple[
 def _questions(task: TaskSpec, harness_task: Any, numbers: Sequence[int]) -> list[Question]:
     """The questions; `numbers` are their rows in the file, where they come from one."""
     found, chats = [], Chats()
-    more = {"apply_chat_template": True, "chat_template": chats.add} if task.chat else {}
+    kwargs = {"apply_chat_template": True, "chat_template": chats.add} if task.chat else {}
     documents = harness_task.doc_iterator(rank=0, limit=None, world_size=1)
     for doc_id, doc in documents:
         may_stop()  # a large train split takes longer than a user should wait for an accuracy
@@ -345,9 +345,9 @@ def _questions(task: TaskSpec, harness_task: Any, numbers: Sequence[int]) -> lis
                 num_fewshot=task.shots,
                 gen_prefix=harness_task.doc_to_prefix(doc),
                 fewshot_as_multiturn=True,
-                **more,
+                **kwargs,
             )
-            instances = harness_task.construct_requests(doc=doc, ctx=context, metadata=(task.name, doc_id, 1), **more)
+            instances = harness_task.construct_requests(doc=doc, ctx=context, metadata=(task.name, doc_id, 1), **kwargs)
             instances = instances if isinstance(instances, list) else [instances]
             golds, n_chars = golds_and_lengths(harness_task, doc, instances)
         except (KeyError, ValueError, IndexError, TypeError, AssertionError) as error:

@@ -60,35 +60,35 @@ class Option:
     write: Callable[[Any], str] = str
 
 
-def number(default: Any, ends: tuple[float, float], help: str, of: type[int] | type[float] = int, **more: Any) -> Any:
+def number(default: Any, ends: tuple[float, float], help: str, of: type[int] | type[float] = int, **kwargs: Any) -> Any:
     """A field whose value is a number between two ends."""
-    return _field(Option(help, "number", ends, of, **more), default)
+    return _field(Option(help, "number", ends, of, **kwargs), default)
 
 
-def choice(default: Any, names: Collection[str], help: str, **more: Any) -> Any:
+def choice(default: Any, names: Collection[str], help: str, **kwargs: Any) -> Any:
     """A field whose value is one of `names`: a table of the engine's, so that help and check cannot differ."""
-    return _field(Option(help, "choice", names=names, **more), default)
+    return _field(Option(help, "choice", names=names, **kwargs), default)
 
 
-def string(default: Any, help: str, **more: Any) -> Any:
+def string(default: Any, help: str, **kwargs: Any) -> Any:
     """A field whose value is text, or what `parse` makes of it."""
-    return _field(Option(help, "text", **more), default)
+    return _field(Option(help, "text", **kwargs), default)
 
 
-def path(default: Any, help: str, **more: Any) -> Any:
+def path(default: Any, help: str, **kwargs: Any) -> Any:
     """A field whose value is the path of a file or folder."""
-    return _field(Option(help, "path", **more), default)
+    return _field(Option(help, "path", **kwargs), default)
 
 
-def output(endings: tuple[str, ...], help: str = "", **more: Any) -> Any:
+def output(endings: tuple[str, ...], help: str = "", **kwargs: Any) -> Any:
     """A field whose value is the path of a file that `run` writes, None by default."""
     help = help or f"output file: {', '.join(endings[:-1])} or {endings[-1]}"
-    return _field(Option(help, "path", is_output=True, endings=endings, **more), None)
+    return _field(Option(help, "path", is_output=True, endings=endings, **kwargs), None)
 
 
-def flag(help: str, **more: Any) -> Any:
+def flag(help: str, **kwargs: Any) -> Any:
     """A field that is False until its option is given."""
-    return _field(Option(help, "flag", **more), False)
+    return _field(Option(help, "flag", **kwargs), False)
 
 
 def switch(help: str) -> Any:

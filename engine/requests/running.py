@@ -179,9 +179,9 @@ class ProgressBar:
                 simplefilter("ignore", TqdmWarning)  # a notebook without ipywidgets has a bar of text
                 from tqdm.auto import tqdm
 
-            look = "{desc} {bar} {n_fmt}/{total_fmt}{postfix}"
+            bar_format = "{desc} {bar} {n_fmt}/{total_fmt}{postfix}"
             # disable=None: only in a terminal, or a notebook
-            self._bar = tqdm(total=total, disable=None, leave=False, bar_format=look)
+            self._bar = tqdm(total=total, disable=None, leave=False, bar_format=bar_format)
         bar, self._bar.total, self._bar.n = self._bar, total, done
         bar.set_description_str(message, refresh=False)
         bar.set_postfix_str("" if left_s is None else f"about {in_time(left_s)} left", refresh=False)

@@ -252,13 +252,13 @@ def writable_folder(path: str) -> Path:
     return folder
 
 
-def _result(value: Any, failed: Mapping[TaskSpec, str], view: View, fields: dict[str, Any], **more: Any) -> Result:
+def _result(value: Any, failed: Mapping[TaskSpec, str], view: View, fields: dict[str, Any], **kwargs: Any) -> Result:
     """The result with the tasks that could not be measured, and why."""
     reasons = {describe_task(task): reason for task, reason in failed.items()}
     failure = ""
     if reasons and not any(fields.get(name) for name in ("rows", "statements")):
         failure = "nothing could be measured; the lines above say why"
-    return Result(value, fields | {"not_measured": reasons}, view, failure=failure, **more)
+    return Result(value, fields | {"not_measured": reasons}, view, failure=failure, **kwargs)
 
 
 def _best(scores: Any) -> list[tuple[str, float]]:

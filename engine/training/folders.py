@@ -1,7 +1,7 @@
 """A run as a folder: what lies in it, and how to read it without torch.
 
 `recipe.json` (the recipe, the text, how many threads), `tokenizer.json`, `text.npy` until the run is done,
-`held_out.npy`, `log.jsonl` (a line a look), `state.pt` to go on from, `lock` (which process trains it), and a model
+`held_out.npy`, `log.jsonl` (measurements), `state.pt` to go on from, `lock` (which process trains it), and a model
 folder `stepN` a snapshot. A run of another trainer, or of a kind of model that only its own script knows, says in
 recipe.json who made it: such a run is `Foreign`, measured like any other, and gone on with by its script alone.
 """

@@ -212,11 +212,11 @@ def _repeated(recipe: Recipe, drawn: np.random.Generator, length: int) -> np.nda
     return np.resize(unit, length)
 
 
-def look(model: Any, recipe: Recipe, held_out: np.ndarray, beginning: int = 0) -> dict[str, Any]:
+def measure_losses(model: Any, recipe: Recipe, held_out: np.ndarray, beginning: int = 0) -> dict[str, Any]:
     """What a model is like now, for a line of the log; the `beginning` token is in front of every text.
 
     `loss`: nats a held-out token; `icl`: the loss around the 500th of 512 tokens minus that around the 50th (or the
-    same shares of a shorter context); and what `look_at_copies` measures.
+    same shares of a shorter context); and what `measure_copies` measures.
     """
     with torch.inference_mode():
         texts = held_out[:N_TEXTS, : recipe.n_ctx].astype(np.int64)
@@ -224,10 +224,10 @@ def look(model: Any, recipe: Recipe, held_out: np.ndarray, beginning: int = 0) -
         losses = torch.cat([_losses(model, part) for part in rows.split(20)]).mean(0)  # (n_ctx,)
         early, late = (_around(losses, round(index / MIN_TOKENS * recipe.n_ctx)) for index in (EARLY, LATE))
     plain = {"loss": float(losses.mean()), "icl": late - early}
-    return {name: round(value, 5) for name, value in plain.items()} | look_at_copies(model, recipe, beginning)
+    return {name: round(value, 5) for name, value in plain.items()} | measure_copies(model, recipe, beginning)
 
 
-def look_at_copies(model: Any, recipe: Recipe, beginning: int = 0) -> dict[str, Any]:
+def measure_copies(model: Any, recipe: Recipe, beginning: int = 0) -> dict[str, Any]:
     """What a model is like on random tokens twice over, which needs no text: `first_copy` and `second_copy`, nats a
     token; `prefix_matching` and `previous_token`: (layer, head), 0 to 1."""
     with torch.inference_mode():
@@ -246,7 +246,7 @@ def look_at_copies(model: Any, recipe: Recipe, beginning: int = 0) -> dict[str, 
 def untrained(recipe: Recipe) -> dict[str, Any]:
     """The first line of a run's log before its text is read: the losses of text are nan."""
     beginning = {"step": 0, "tokens": 0, "seconds": 0.0, "loss": float("nan"), "icl": float("nan")}
-    return beginning | look_at_copies(SmallModel(recipe), recipe)
+    return beginning | measure_copies(SmallModel(recipe), recipe)
 
 
 def _losses(model: Any, rows: Tensor) -> Tensor:
@@ -276,15 +276,17 @@ def _scores(pattern: Tensor, period: int) -> tuple[list[float], list[float]]:
 class Trainable:
     """A kind of model, as `engine.training.running` takes it. `Any` is the model, and the kind's own recipe.
 
-    text: what a run of the recipe reads, of a path start: the model, and optimizers whose groups have the recipe's
-    rates rows: of a run and its text, by step: what the model's `loss` takes look: measures for the log save: writes a
-    snapshot, with the tokenizer's file, into a folder
+    `text`: what a run of the recipe reads, of a path
+    `start`: the model, and optimizers whose groups have the recipe's rates
+    `rows`: of a run and its text, by step: what the model's `loss` takes
+    `measure`: measures for the log
+    `save`: writes a snapshot, with the tokenizer's file, into a folder
     """
 
     text: Callable[[Any, Path | None], TrainingText]
     start: Callable[[Any], tuple[Any, list[Optimizer]]]
     rows: Callable[[Run, np.ndarray], Callable[[int], Any]]
-    look: Callable[[Any, Any, np.ndarray], dict[str, Any]]
+    measure: Callable[[Any, Any, np.ndarray], dict[str, Any]]
     save: Callable[[Any, Any, Path, Path], None]
 
 
@@ -292,6 +294,6 @@ SMALL_MODELS = Trainable(
     lambda recipe, path: text_for(recipe.text_tokens, recipe.n_vocab, path),
     start,
     lambda run, text: partial(text_rows, run.recipe, text),
-    look,
+    measure_losses,
     save_snapshot,
 )

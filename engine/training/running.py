@@ -151,7 +151,7 @@ def _steps(run: Run, kind: Trainable) -> Iterator[Progress[dict[str, Any]]]:
         while True:
             if step in kept:
                 line = {"step": step, "tokens": step * recipe.step_tokens, "rate": recipe.rates(step)[0]}
-                line |= kind.look(model, recipe, held_out)
+                line |= kind.measure(model, recipe, held_out)
                 line["seconds"] = round(seconds + time.monotonic() - started, 2)
                 if not math.isfinite(line["loss"]):
                     raise HeadroomError(f"the loss is not finite at step {step} of {run.folder}; its snapshots "

@@ -218,8 +218,8 @@ def pattern(part: Part, n: int) -> Picture:
         "encoding": {"opacity": shade | {"scale": roots | {"range": [0.2, 1]}}},
     }
     ends = [{"calculate": f"datum.{of} + 1", "as": to} for of, to in (("source", "x2"), ("destination", "y2"))]
-    look = {"height": PATTERN_PX + AXIS_PX, "transform": ends, "view": {"stroke": GREY, "strokeWidth": 1}}
-    return _picture(part, [cells, marked], encoding, look)
+    kwargs = {"height": PATTERN_PX + AXIS_PX, "transform": ends, "view": {"stroke": GREY, "strokeWidth": 1}}
+    return _picture(part, [cells, marked], encoding, kwargs)
 
 
 def scatter(part: Part, x: str, y: str, color: str = "layer") -> Picture:
@@ -234,8 +234,8 @@ def scatter(part: Part, x: str, y: str, color: str = "layer") -> Picture:
 def _rows(part: Part, y: str, layers: Sequence[Mapping[str, Any]]) -> Picture:
     """A chart with a line for each row."""
     n = len({row[y] for row in part.rows})
-    title, look = part.column(y).title, {"labelLimit": 320, "labelFlush": False, "ticks": False, "domain": False}
-    axis = {"title": title, **look, **ABOVE}
+    title = part.column(y).title
+    axis = {"title": title, "labelLimit": 320, "labelFlush": False, "ticks": False, "domain": False, **ABOVE}
     encoding = {"y": {"field": y, "type": "nominal", "sort": None, "axis": axis}, "tooltip": tips(part)}
     height = (max(2, n) + bool(title)) * ROW_PX + AXIS_PX
     room = {"right": 12}  # for a number at the end of the axis
@@ -246,12 +246,12 @@ def _picture(
     part: Part,
     layers: Sequence[Mapping[str, Any]],
     encoding: Mapping[str, Any],
-    look: Mapping[str, Any],
-    more: Mapping[str, list[dict[str, Any]]] | None = None,
+    kwargs: Mapping[str, Any],
+    datasets: Mapping[str, list[dict[str, Any]]] | None = None,
 ) -> Picture:
-    template = {"data": {"name": "rows"}, "layer": list(layers), "encoding": encoding, **look, "config": WRITTEN}
+    template = {"data": {"name": "rows"}, "layer": list(layers), "encoding": encoding, **kwargs, "config": WRITTEN}
     return Picture(template, {"rows": [{name: json_value(each) for name, each in row.items()} for row in part.rows],
-                              **(more or {})})  # fmt: skip
+                              **(datasets or {})})  # fmt: skip
 
 
 def json_value(value: Any) -> Any:
@@ -353,8 +353,8 @@ def _scale(part: Part, value: str, signed: bool) -> dict[str, Any]:
 def _cells(part: Part, value: str, signed: bool, outlined: str, has_legend: bool = True) -> dict[str, Any]:
     """The cells of a map or matrix: gray if the number is missing."""
     column = part.column(value)
-    look = _axis_format(column) | {"titleLimit": 320, "orient": "right" if part.width == 1 else "bottom"}
-    color = {"field": value, "type": "quantitative", "title": column.title, "legend": look if has_legend else None,
+    legend = _axis_format(column) | {"titleLimit": 320, "orient": "right" if part.width == 1 else "bottom"}
+    color = {"field": value, "type": "quantitative", "title": column.title, "legend": legend if has_legend else None,
              "scale": _scale(part, value, signed)}  # fmt: skip
     known = {"condition": {"test": f"isValid(datum['{value}'])", **color}, "value": UNKNOWN}
     edge = {"stroke": (MARK, GREY), "strokeOpacity": (1, 0.45), "strokeWidth": (3, 0.5)}
@@ -372,10 +372,10 @@ def _click(selects: str, *fields: str) -> dict[str, Any]:
 
 def _ring() -> list[dict[str, Any]]:
     """A ring around the cell of the `selected` row: dark with a light edge, visible on any color."""
-    looks = ({"stroke": LIGHT, "strokeWidth": 5}, {"stroke": DARK, "strokeWidth": 2.5})
+    strokes = ({"stroke": LIGHT, "strokeWidth": 5}, {"stroke": DARK, "strokeWidth": 2.5})
     return [
-        {"mark": {"type": "rect", "filled": False, **look}, "transform": [{"filter": "datum.selected"}]}
-        for look in looks
+        {"mark": {"type": "rect", "filled": False, **stroke}, "transform": [{"filter": "datum.selected"}]}
+        for stroke in strokes
     ]
 
 
@@ -398,5 +398,5 @@ def _numbers(part: Part, x: str, value: str, shade: str, words: str = "") -> lis
 def _crosses(field: str, row_px: int) -> list[dict[str, Any]]:
     """Dark crosses with a light edge, visible on any cell and in both themes."""
     mark = {"type": "point", "shape": CROSS, "size": (0.5 * row_px) ** 2, "opacity": 1}
-    looks = ({"stroke": LIGHT, "strokeWidth": 4}, {"stroke": DARK, "strokeWidth": 1.8})
-    return [{"mark": mark | look, "transform": [{"filter": f"datum['{field}']"}]} for look in looks]
+    strokes = ({"stroke": LIGHT, "strokeWidth": 4}, {"stroke": DARK, "strokeWidth": 1.8})
+    return [{"mark": mark | stroke, "transform": [{"filter": f"datum['{field}']"}]} for stroke in strokes]

@@ -93,15 +93,15 @@ def _curves(swept: Sequence[SweepRow], axis: Axis, form: str, random: Sequence[S
                "acc": Column("Questions right", ".1%"), **interval(".1%"),
                "lost": Column("Questions lost"), "gained": Column("Gained")}  # fmt: skip
     chances, n_curves = {row["chance"] for row in rows}, len({row["curve"] for row in rows})
-    look: dict[str, Any] = {"low": "low", "high": "high"} if n_curves == 1 else {}
-    look |= {"rules": {"chance": chances.pop()}} if len(chances) == 1 else {}
+    kwargs: dict[str, Any] = {"low": "low", "high": "high"} if n_curves == 1 else {}
+    kwargs |= {"rules": {"chance": chances.pop()}} if len(chances) == 1 else {}
     means = _mean_curve(swept, axis) if n_curves > 1 and not has_orders else {}
     rows += [{"curve": MEAN, axis: level / 1000, "acc": acc} for level, acc in means.items()]
     if random and means:
-        look |= {"low": "lowest", "high": "highest"}
+        kwargs |= {"low": "lowest", "high": "highest"}
         rows += _random_curve(random, axis, means, {row.point.task for row in swept})
     draw = partial(
-        kit.curves, x=axis, y="acc", by="curve", share=True, roles={"pruned": MEAN, "random": RANDOM}, **look
+        kit.curves, x=axis, y="acc", by="curve", share=True, roles={"pruned": MEAN, "random": RANDOM}, **kwargs
     )
     return Part("Accuracy by level", rows, columns, draw)
 

@@ -186,12 +186,12 @@ def in_tokens(tokens: float) -> str:
     return f"{float(f'{tokens / size:.2g}'):g} {letter} tokens"
 
 
-def _parts(runs: Sequence[Trajectory], names: Sequence[str], title: str, caption: str, **look: Any) -> list[Part]:
-    """A chart for each run; the values of `look` are those of all, or functions of a run."""
+def _parts(runs: Sequence[Trajectory], names: Sequence[str], title: str, caption: str, **kwargs: Any) -> list[Part]:
+    """A chart for each run; the values of `kwargs` are those of all, or functions of a run."""
     found = []
     for run, name in zip(runs, names, strict=True):
-        given = {key: value(run) if callable(value) else value for key, value in look.items()}
-        draw = partial(kit.lines, x="tokens", last=last_of(runs), **given)
+        of_run = {key: value(run) if callable(value) else value for key, value in kwargs.items()}
+        draw = partial(kit.lines, x="tokens", last=last_of(runs), **of_run)
         found.append(Part(f"{title}, {name}", snapshot_rows(run), SNAPSHOTS, draw, caption, width=1 / len(runs)))
     return found
 

@@ -32,7 +32,7 @@ from engine.models.session import Session
 from engine.progress import Progress
 from engine.training.folders import Run
 from engine.training.measuring import TrajectoryPlan, target_at, trajectory
-from engine.training.model import Trainable, look
+from engine.training.model import Trainable, measure_losses
 from engine.training.recipe import RECIPES
 from engine.training.running import begin, train
 from engine.training.snapshots import whole_folder
@@ -147,7 +147,7 @@ def save(model: EmbeddedModel, recipe: DemoRecipe, tokenizer_file: Path, folder:
         copy.deepcopy(model.opt).to(torch.float16).save_pretrained(aside)
 
 
-EMBEDDED = Trainable(training_text, start, rows_by_step, partial(look, beginning=BEGINNING), save)
+EMBEDDED = Trainable(training_text, start, rows_by_step, partial(measure_losses, beginning=BEGINNING), save)
 
 
 def steps_measured(run: Run) -> tuple[int, ...]:

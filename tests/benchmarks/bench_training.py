@@ -55,7 +55,7 @@ def ours(recipe: Recipe) -> float:
     found = TrainingText(random_text(recipe), np.zeros((1, 512), np.uint16), NoTokenizer(), "random tokens")
     looked = {"loss": 0.0, "icl": 0.0, "first_copy": 0.0, "second_copy": 0.0} | dict.fromkeys(HEADS, [[0.0]])
     last: list[object] = []
-    kind = replace(SMALL_MODELS, text=lambda *_: found, look=lambda model, *_: last.append(model) or looked,
+    kind = replace(SMALL_MODELS, text=lambda *_: found, measure=lambda model, *_: last.append(model) or looked,
                    save=lambda *_: None)  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         for _ in train(begin(Path(folder, "run"), recipe, threads=torch.get_num_threads(), kind=kind), kind):

@@ -108,19 +108,19 @@ def test_freed_memory_is_given_back_whenever_the_process_has_grown_by_so_much():
     held, gave = [], []
     trimming = Trimming(lambda: held.pop(0), lambda: gave.append(1))
 
-    def look(*now):
+    def trimmed(*now):
         held.extend(now)
         trimming.trim_if_grown()
         assert not held
         return len(gave)
 
-    assert look(1000) == 0
-    assert look(1000 + GROWN_BYTES - 1) == 0
-    assert look(1000 + GROWN_BYTES, 2000) == 1
-    assert look(1000 + GROWN_BYTES) == 1, "from what was left"
-    assert look(500) == 1
-    assert look(500 + GROWN_BYTES, 500 + GROWN_BYTES) == 2
-    assert look(500 + GROWN_BYTES) == 2, "what is in use is not given back again and again"
+    assert trimmed(1000) == 0
+    assert trimmed(1000 + GROWN_BYTES - 1) == 0
+    assert trimmed(1000 + GROWN_BYTES, 2000) == 1
+    assert trimmed(1000 + GROWN_BYTES) == 1, "from what was left"
+    assert trimmed(500) == 1
+    assert trimmed(500 + GROWN_BYTES, 500 + GROWN_BYTES) == 2
+    assert trimmed(500 + GROWN_BYTES) == 2, "what is in use is not given back again and again"
 
 
 def test_it_is_looked_after_between_the_pieces_of_one_job(tiny_opt, tmp_path, session):

@@ -180,7 +180,7 @@ def test_a_folder_without_text_is_one_line(tmp_path):
 
 def test_the_look_knows_a_copier():
     """A model of random weights has no heads that match; the loss on text is that of guessing."""
-    found = EMBEDDED.look(EmbeddedModel(SMALL), SMALL, np.random.default_rng(0).integers(4, 700, (70, 512)))
+    found = EMBEDDED.measure(EmbeddedModel(SMALL), SMALL, np.random.default_rng(0).integers(4, 700, (70, 512)))
     assert np.max(found["prefix_matching"]) < 0.1 and found["loss"] == pytest.approx(np.log(700), abs=0.2)
     assert found["first_copy"] == pytest.approx(found["second_copy"], abs=0.2)
 

@@ -72,11 +72,11 @@ def charts_are_valid():
 @pytest.fixture(autouse=True, scope="session")
 def runs_are_waited_for_without_looking():
     """AppTest looks through all messages of a run every millisecond, which slows the thread that draws the page."""
-    look = local_script_runner.require_widgets_deltas
+    require_deltas = local_script_runner.require_widgets_deltas
 
     def wait(runner, timeout):
         runner._script_thread.join(timeout)
-        look(runner, 1)  # which stops a run that has not ended
+        require_deltas(runner, 1)  # which stops a run that has not ended
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local_script_runner, "require_widgets_deltas", wait)

@@ -59,8 +59,9 @@ class Coloring:
 def choose_coloring(where: DeltaGenerator, first: str = ESTIMATE) -> str:
     """Draws the switch, set to `first` unless another color is chosen."""
     chosen_coloring(first)
-    look: dict[str, Any] = {"default": first, "label_visibility": "collapsed", "width": "content"}
-    color = one_of(where, "Color by", COLORINGS, COLOR, HELP, **look)
+    color = one_of(
+        where, "Color by", COLORINGS, COLOR, HELP, default=first, label_visibility="collapsed", width="content"
+    )
     if color != first or st.session_state.get(CHOSEN):
         st.session_state[CHOSEN] = color
     return color

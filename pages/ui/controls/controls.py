@@ -12,20 +12,20 @@ from pages.ui.page.widget_writes import follow_default
 T = TypeVar("T")
 
 
-def one_of(where: DeltaGenerator, label: str, named: Mapping[T, str], key: str, help: str | None, **more: Any) -> T:
+def one_of(where: DeltaGenerator, label: str, named: Mapping[T, str], key: str, help: str | None, **kwargs: Any) -> T:
     """Draws a choice of one of the keys of `named` (value: label), bound to the address; the first is the default."""
-    look: dict[str, Any] = {"default": next(iter(named)), "required": True, "bind": "query-params", **more}
+    kwargs = {"default": next(iter(named)), "required": True, "bind": "query-params", **kwargs}
     put_right(key, label, one_among(named.values()))
-    return where.segmented_control(label, list(named), format_func=named.__getitem__, key=key, help=help, **look)
+    return where.segmented_control(label, list(named), format_func=named.__getitem__, key=key, help=help, **kwargs)
 
 
-def one_listed(where: DeltaGenerator, label: str, options: Collection[str], key: str, **more: Any) -> str:
+def one_listed(where: DeltaGenerator, label: str, options: Collection[str], key: str, **kwargs: Any) -> str:
     """Draws a list to choose one of the options from, bound to the address; the first is the default, or `index`
     (None: nothing, which gives None)."""
-    index = more.get("index", 0)
+    index = kwargs.get("index", 0)
     follow_default(key, None if index is None else list(options)[index])
     put_right(key, label, one_among(options))
-    return where.selectbox(label, options, key=key, bind="query-params", filter_mode="contains", **more)
+    return where.selectbox(label, options, key=key, bind="query-params", filter_mode="contains", **kwargs)
 
 
 def folded(

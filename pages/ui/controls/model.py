@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
@@ -59,15 +58,30 @@ def choose_models(where: DeltaGenerator, second_at: DeltaGenerator, precision: s
     second, or None if there is none or it cannot be meant."""
     listed = here_first(MODELS)
     names = with_own(listed, "model")
-    look: dict[str, Any] = {"accept_new_options": True, "bind": "query-params"}
-    more: dict[str, Any] = {"index": names.index("demo"), "on_change": _restore_if_other_kind}  # whatever tabs opened
-    name = where.selectbox("Model", names, key="model", help=MODEL_HELP, **look, **more)
+    name = where.selectbox(
+        "Model",
+        names,
+        index=names.index("demo"),  # whatever tabs opened
+        key="model",
+        help=MODEL_HELP,
+        on_change=_restore_if_other_kind,
+        accept_new_options=True,
+        bind="query-params",
+    )
     spec = LoadSpec((name or "demo").strip(), precision)
     others = [*(each for each in PRECISIONS if each != precision), *(each for each in listed if each != spec.model)]
-    more = {"index": None, "placeholder": "none", "help": COMPARE_HELP}
-    typed = second_at.selectbox(COMPARE, with_own(others, "against"), key="against", **look, **more)
+    typed = second_at.selectbox(
+        COMPARE,
+        with_own(others, "against"),
+        index=None,
+        key="against",
+        help=COMPARE_HELP,
+        placeholder="none",
+        accept_new_options=True,
+        bind="query-params",
+    )
     try:
-        return spec, spec.compared_with(typed) if (typed or "").strip() else None
+        return spec, spec.compared_with(typed) if typed and typed.strip() else None
     except HeadroomError as error:
         show_error(f"{COMPARE}: {error}")
         return spec, None

@@ -97,8 +97,14 @@ def _draw_look_up(model: str) -> None:
         return
     if job is not None and job.error:
         show_error(job.error)
-    asks = {"on_click": _start_look_up, "args": (model,), "help": LOOK_HELP, "key": f"look up {model}"}
-    if st.button("Look it up", icon=":material/search:", **asks):
+    if st.button(
+        "Look it up",
+        icon=":material/search:",
+        on_click=_start_look_up,
+        args=(model,),
+        help=LOOK_HELP,
+        key=f"look up {model}",
+    ):
         st.rerun()
 
 
@@ -115,12 +121,27 @@ def _draw_offer(spec: LoadSpec, offer: hub.Offer) -> None:
         show_error(job.error)
     if why := refusal(offer, spec.precision, aside_folder(store())):
         show_error(why)
-    fetches = {"on_click": _start_download, "args": (offer,), "help": FETCH_HELP, "key": f"download {spec.model}"}
-    asks = {"on_click": _start_look_up, "args": (spec.model,), "help": LOOK_HELP, "key": f"look up {spec.model}"}
     with st.container(horizontal=True):
         label = f"Download {hub.in_bytes(missing)}"
-        is_clicked = st.button(label, icon=":material/download:", type="primary", disabled=bool(why), **fetches)
-        if st.button("Look it up again", icon=":material/refresh:", **asks) or is_clicked:
+        is_clicked = st.button(
+            label,
+            icon=":material/download:",
+            type="primary",
+            disabled=bool(why),
+            on_click=_start_download,
+            args=(offer,),
+            help=FETCH_HELP,
+            key=f"download {spec.model}",
+        )
+        is_clicked |= st.button(
+            "Look it up again",
+            icon=":material/refresh:",
+            on_click=_start_look_up,
+            args=(spec.model,),
+            help=LOOK_HELP,
+            key=f"look up {spec.model}",
+        )
+        if is_clicked:
             st.rerun()
 
 
@@ -148,13 +169,25 @@ def _draw_conversion(work: Work[Path], header: Header) -> None:
         with st.container(horizontal=True, vertical_alignment="bottom"):
             left = "" if job.left_s is None else f", about {in_time(job.left_s)} left"
             st.progress(share_done(job), plain(f"{named(job, work.title)}: {whole_percent(share_done(job))}{left}"))
-            stops = {"on_click": jobs().cancel, "args": (work.slot,), "help": STOP_CONVERTING_HELP}
-            st.button("Cancel", key=f"cancel {work.slot}", **stops)
+            st.button(
+                "Cancel",
+                key=f"cancel {work.slot}",
+                on_click=jobs().cancel,
+                args=(work.slot,),
+                help=STOP_CONVERTING_HELP,
+            )
             mark_job(work.slot, job)
         return
     if why := refused or (job.error if job is not None else None):
         show_error(why)
     label = f"Convert {hub.in_bytes(converted_bytes(header))}"
-    asks = {"on_click": work.restart, "help": CONVERT_HELP, "key": f"convert {work.slot}", "disabled": bool(refused)}
-    if st.button(label, icon=":material/transform:", type="primary", **asks):
+    if st.button(
+        label,
+        icon=":material/transform:",
+        type="primary",
+        on_click=work.restart,
+        help=CONVERT_HELP,
+        key=f"convert {work.slot}",
+        disabled=bool(refused),
+    ):
         st.rerun()

@@ -92,28 +92,31 @@ def draw_bar(seen: Bar) -> None:
     boxes_at, menu_at, mask_at = (boxes, menu.container(width=SIDE), model_at) if prunes else [hidden] * 3
     task_at = menu_at if seen == "pruning" else boxes_at
     named: dict[str, str] = {each: each for each in PRECISIONS}
-    look: dict[str, Any] = {"default": "int8", "width": "stretch"}
-    precision = one_of(model_at, "Precision", named, "precision", PRECISION_HELP, **look)
+    precision = one_of(model_at, "Precision", named, "precision", PRECISION_HELP, default="int8", width="stretch")
     facts_at = model_at.container()
     spec, second = choose_models(boxes, mask_at, precision)
     if (config := known_config(spec)) is not None:
         draw_facts(facts_at, spec, config)
     show_models(*filter(None, [spec, second]))
     hold("mask")
-    look = {"placeholder": config and f"such as {example_mask(config.shape)}", "help": MASK_HELP}
-    typed = mask_at.text_input("Prune these as well", key="mask", bind="query-params", **look)
+    typed = mask_at.text_input(
+        "Prune these as well",
+        key="mask",
+        bind="query-params",
+        placeholder=config and f"such as {example_mask(config.shape)}",
+        help=MASK_HELP,
+    )
     layers_by = one_listed(mask_at, "Layers by", LAYERS_BY, "layers_by", help=LAYERS_HELP)
     bos = BOS[one_listed(model_at, "Beginning-of-sequence token", list(BOS), "bos", help=BOS_HELP)]
     data_dir = _choose_folder(model_at)
     task = _choose_task(task_at, menu_at, spec.is_demo, data_dir)
     axis = one_of(boxes_at, "What to prune", AXIS_NAMES, "axis", None, width="content")
-    look = {"index": OF_ONE_TASK.index(ORDER) if spec.is_demo else None, "placeholder": "…", "help": ORDER_HELP}
-    ranking = one_listed(boxes_at, "Pruning order", OF_ONE_TASK, "order", **look) or ""
-    look = {"value": 100, "step": 50, "help": LIMIT_HELP}
-    limit = number_field(menu_at, "Questions", (1, MOST), "limit", **look)
+    first = OF_ONE_TASK.index(ORDER) if spec.is_demo else None
+    ranking = one_listed(boxes_at, "Pruning order", OF_ONE_TASK, "order", index=first, placeholder="…", help=ORDER_HELP)
+    limit = number_field(menu_at, "Questions", (1, MOST), "limit", value=100, step=50, help=LIMIT_HELP)
     is_chat = not spec.is_demo and _switch(menu_at, "Prompts as chats", "chat", CHAT_HELP)
     levels = {each: level_field(hidden, each, label) for each, label in LEVELS.items()}
-    of = {"ranking": ranking, "layers_by": layers_by, "typed": typed, "is_chat": is_chat}
+    of = {"ranking": ranking or "", "layers_by": layers_by, "typed": typed, "is_chat": is_chat}
     st.session_state[STUDY] = Study(spec, second, bos, data_dir, task, int(limit), axis, **levels, **of)
 
 
@@ -126,8 +129,14 @@ def _menu(where: DeltaGenerator) -> DeltaGenerator:
 
 def _choose_folder(where: DeltaGenerator) -> str | None:
     """Draws the choice of the folder of task data, and of fetching tasks; returns the folder."""
-    look: dict[str, Any] = {"placeholder": "the Hugging Face Hub", "help": FOLDER_HELP, "bind": "query-params"}
-    folder = where.text_input("Task data folder", os.environ.get("HEADROOM_TASK_DATA", ""), key="data_dir", **look)
+    folder = where.text_input(
+        "Task data folder",
+        os.environ.get("HEADROOM_TASK_DATA", ""),
+        key="data_dir",
+        placeholder="the Hugging Face Hub",
+        help=FOLDER_HELP,
+        bind="query-params",
+    )
     where.toggle("Fetch tasks", key=FETCH_TASKS, help=FETCH_HELP)  # not in the address: a link must not download
     return folder.strip() or None
 
@@ -160,10 +169,15 @@ def draw_pruned(where: DeltaGenerator, shape: ModelShape, mask: Mask | None) -> 
     if mask is None or mask.is_full:
         return
     with where.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
-        look: dict[str, Any] = {"icon": ":material/content_cut:", "color": "orange"}
-        st.badge(f"Pruned: {mask_counts(shape, mask)}", help=PRUNED_HELP.format(mask.text()), **look)
-        look = {"icon": ":material/undo:", "type": "tertiary", "help": RESTORE_HELP}
-        st.button("Restore", key="restore", on_click=restore, **look)
+        st.badge(
+            f"Pruned: {mask_counts(shape, mask)}",
+            help=PRUNED_HELP.format(mask.text()),
+            icon=":material/content_cut:",
+            color="orange",
+        )
+        st.button(
+            "Restore", key="restore", on_click=restore, icon=":material/undo:", type="tertiary", help=RESTORE_HELP
+        )
 
 
 def beside_level(typed: str, named: str = "") -> str:

@@ -7,7 +7,6 @@ content, so that a link that names one always means the same questions.
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
@@ -58,9 +57,18 @@ def choose_task(where: DeltaGenerator, names: Sequence[str]) -> str:
     follow_default("task", names[0])
     hold("task")
     rewrite_param("task", lambda values: None if values[-1] in ("", ADD) else label_of(path_of(values[-1])))
-    look: dict[str, Any] = {"bind": "query-params", "filter_mode": "contains", "format_func": label_of}
-    look |= {"index": 1, "on_change": _open_menu, "help": TASK_HELP}
-    return str(where.selectbox("Task", [ADD, *_with_own_files(names)], key="task", **look)).strip()
+    name = where.selectbox(
+        "Task",
+        [ADD, *_with_own_files(names)],
+        index=1,
+        format_func=label_of,
+        key="task",
+        help=TASK_HELP,
+        on_change=_open_menu,
+        bind="query-params",
+        filter_mode="contains",
+    )
+    return str(name).strip()
 
 
 def _open_menu() -> None:
@@ -92,10 +100,12 @@ def _with_own_files(names: Sequence[str]) -> list[str]:
 
 def draw_own_questions(where: DeltaGenerator) -> None:
     """Draws the fields; a file named or uploaded there becomes the task."""
-    about: dict[str, Any] = {"placeholder": f"~/mine{OWN}", "help": HELP, "on_change": _use_path}
-    where.text_input("Your own questions: path of a file", key=PATH, **about)
-    about = {"on_change": _use_file, "max_upload_size": MOST_MB}
-    where.file_uploader("Or upload a file", OWN_SUFFIXES, key=UPLOADED, help=HELP, **about)
+    where.text_input(
+        "Your own questions: path of a file", key=PATH, placeholder=f"~/mine{OWN}", help=HELP, on_change=_use_path
+    )
+    where.file_uploader(
+        "Or upload a file", OWN_SUFFIXES, key=UPLOADED, help=HELP, on_change=_use_file, max_upload_size=MOST_MB
+    )
     with where.form("own_form", border=False):  # of a form, Ctrl+Enter in the field is the button
         st.text_area("Or paste the rows", key=PASTED, height=110, help=HELP, placeholder=FORMATS)
         st.form_submit_button("Use the pasted rows", icon=":material/check:", on_click=_use_pasted)

@@ -72,9 +72,14 @@ def choose_text(where: DeltaGenerator) -> Chosen | None:
     first, about = options.index(FIRST), "Built-in passages first, then those you have remembered under a name."
     hold(KEY)
     name = choice_at.selectbox("Text", options, index=first, key=KEY, bind="query-params", help=about)
-    look: dict[str, Any] = {"icon": ":material/edit_note:", "width": "stretch", "help": "Paste or load a text."}
-    menu = f"{KEY}_menu_{st.session_state.get(SHOWN, 0)}"
-    with own_at.popover("Your own text", key=menu, on_change="rerun", **look):
+    with own_at.popover(
+        "Your own text",
+        key=f"{KEY}_menu_{st.session_state.get(SHOWN, 0)}",
+        on_change="rerun",
+        icon=":material/edit_note:",
+        width="stretch",
+        help="Paste or load a text.",
+    ):
         _draw_own(str(name), own, names)
     _link(str(name), own)
     if fault := st.session_state.pop(FAULT, None):
@@ -121,24 +126,41 @@ def _draw_own(name: str, own: Chosen | None, names: list[str]) -> None:
     """Draws the controls that paste or load a text, and remember or forget it."""
     with st.form(f"{KEY}_form", border=False):  # of a form, Ctrl+Enter in the field is the button
         st.text_area("Paste a text", key=PASTED, height=140, help=f"A few sentences, at most 1 MB. {PRIVATE}")
-        about: dict[str, Any] = {"on_click": _guarded, "args": (_use_pasted,), "icon": ":material/check:"}
         help = "Measures it. Ctrl+Enter in the field does the same."
-        st.form_submit_button("Use the pasted text", help=help, **about)
+        st.form_submit_button(
+            "Use the pasted text", help=help, on_click=_guarded, args=(_use_pasted,), icon=":material/check:"
+        )
         if PAPER not in names:
-            about = {"on_click": _guarded, "args": (_keep_paper,), "type": "tertiary", "help": PAPER_HELP}
-            st.form_submit_button("Keep it as the paper’s Harry Potter passage", **about)
-    about = {"on_change": _guarded, "args": (_use_loaded,), "help": f"At most 1 MB, in any encoding. {PRIVATE}"}
-    st.file_uploader("Or load a text file", ["txt", "md"], key=LOADED, max_upload_size=2, **about)
+            st.form_submit_button(
+                "Keep it as the paper’s Harry Potter passage",
+                on_click=_guarded,
+                args=(_keep_paper,),
+                type="tertiary",
+                help=PAPER_HELP,
+            )
+    st.file_uploader(
+        "Or load a text file",
+        ["txt", "md"],
+        key=LOADED,
+        max_upload_size=2,
+        on_change=_guarded,
+        args=(_use_loaded,),
+        help=f"At most 1 MB, in any encoding. {PRIVATE}",
+    )
     if own and own.name == name:
         st.text_input("Name of this text", key=NAME, help=f"Kept in the result store. {PRIVATE}")
         help = f"Up to {MAX_LINKED:,} characters, the link to this view holds all of the text; else only its name."
-        about = {"on_click": _guarded, "args": (_remember,), "icon": ":material/bookmark_add:"}
-        st.button("Remember", help=help, **about)
+        st.button("Remember", help=help, on_click=_guarded, args=(_remember,), icon=":material/bookmark_add:")
         if len(own.text) > MAX_LINKED:
             st.caption("Too long for the address: without a name, it is gone after a reload.", help=PRIVATE)
     elif name in names:
-        about = {"on_click": _forget, "args": (name,), "icon": ":material/delete:"}
-        st.button("Forget this text", help=f"Deletes {plain(name)} from the result store.", **about)
+        st.button(
+            "Forget this text",
+            help=f"Deletes {plain(name)} from the result store.",
+            on_click=_forget,
+            args=(name,),
+            icon=":material/delete:",
+        )
 
 
 def _guarded(change: Callable[..., None], *arguments: object) -> None:

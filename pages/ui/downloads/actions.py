@@ -53,12 +53,12 @@ def _draw(files: ScreenFiles, link: str) -> None:
     if panel.open:
         with panel, st.container(key="export_panel"):
             _draw_panel(files)
-    look: dict[str, Any] = {"icon": ":material/add_to_queue:", "type": "tertiary"}
+    kwargs: dict[str, Any] = {"icon": ":material/add_to_queue:", "type": "tertiary"}
     found = files.sheet.findings(files.origin.screen)
     if len(found) == 1:
-        chosen = [*found] if row.button("Add slide", key="add_slide", help=ADD_HELP, **look) else []
+        chosen = [*found] if row.button("Add slide", key="add_slide", help=ADD_HELP, **kwargs) else []
     else:
-        with row.popover("Add slide", key="add_slide_of", help=ADD_HELP, **look):
+        with row.popover("Add slide", key="add_slide_of", help=ADD_HELP, **kwargs):
             chosen = [each for each in found if st.button(plain(each), key=f"add_slide {each}", type="tertiary")]
     for title in chosen:
         _add(make_slide(files, title, found[title], link))
@@ -133,9 +133,9 @@ def _draw_files(files: ScreenFiles) -> None:
 
 
 def _button(
-    label: str, make: Callable[[], bytes], name: str, form: tuple[str, str], help: str = "", **look: Any
+    label: str, make: Callable[[], bytes], name: str, form: tuple[str, str], help: str = "", **kwargs: Any
 ) -> None:
     ending, mime = form
     file = file_name(name, ending)
-    about: dict[str, Any] = {"key": f"download {file}", "on_click": "ignore", "help": help or None, **look}
-    st.download_button(label, lambda: keep_download(make(), mime, file), file, mime, **about)
+    kwargs |= {"key": f"download {file}", "on_click": "ignore", "help": help or None}
+    st.download_button(label, lambda: keep_download(make(), mime, file), file, mime, **kwargs)

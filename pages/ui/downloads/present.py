@@ -24,8 +24,8 @@ OPENED = "talks opened"  # in the session: how many
 
 @st.fragment
 def _draw() -> None:
-    look: dict[str, Any] = {"icon": ":material/slideshow:", "type": "tertiary", "help": HELP}
-    if slides.are_saved(store()) and st.button("Present", key="present", **look):
+    kwargs: dict[str, Any] = {"icon": ":material/slideshow:", "type": "tertiary", "help": HELP}
+    if slides.are_saved(store()) and st.button("Present", key="present", **kwargs):
         number = st.session_state[OPENED] = st.session_state.get(OPENED, 0) + 1
         talk = to_talk(slides.saved(store())).decode()
         st.session_state[TALK] = {"talk": talk, "number": number, "base": base_path()}

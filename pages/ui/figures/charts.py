@@ -38,9 +38,9 @@ def named_chart(data: str) -> alt.Chart:
     return alt.Chart(alt.NamedData(data))
 
 
-def template(height: float, *layers: alt.Chart, **look: Any) -> Template:
+def template(height: float, *layers: alt.Chart, **kwargs: Any) -> Template:
     """Returns the Vega-Lite of the layers; to be made once: serializing takes a hundred times as long as the rest."""
-    return _without_config(alt.layer(*layers).properties(height=height, **look))
+    return _without_config(alt.layer(*layers).properties(height=height, **kwargs))
 
 
 def picture(of: Template, **frames: pd.DataFrame) -> Picture:

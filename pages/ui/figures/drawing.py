@@ -26,16 +26,16 @@ def draw_table(
     words: str,
     at: DeltaGenerator | None = None,
     formats: Mapping[str, Callable[..., str]] | None = None,
-    **look: Any,
+    **kwargs: Any,
 ) -> None:
     """Draws the columns of a frame that `titles` has a title for, or a column of Streamlit's, written by `formats`;
-    `words` say to screen readers what it is. `look`: what else Streamlit is told."""
+    `words` say to screen readers what it is. `kwargs`: what else Streamlit is told."""
     shown = frame[list(titles)]
     shown = written(shown, **formats) if formats else shown
-    (st if at is None else at).dataframe(shown, column_config=dict(titles), hide_index=True, alt=words, **look)
+    (st if at is None else at).dataframe(shown, column_config=dict(titles), hide_index=True, alt=words, **kwargs)
 
 
-def change_look(change: float, is_clear: bool) -> dict[str, Any]:
+def change_style(change: float, is_clear: bool) -> dict[str, Any]:
     """Returns how a metric draws a change: a clear loss is orange and a clear gain blue, as on every screen."""
     color, arrow = (("orange", "down") if change < 0 else ("blue", "up")) if is_clear else ("off", "off")
     return {"delta_color": color, "delta_arrow": arrow}

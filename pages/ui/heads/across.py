@@ -95,8 +95,7 @@ def _draw_rankings(of: RankingReader, labels: list[str], noun: str, sheet: Sheet
     with matrix_at:
         measures = {each: title for each, title in SHORT.items() if each != "cost" or of.has_costs}
         measures = {each: title for each, title in measures.items() if each != "within" or noun == "head"}
-        look = {"label_visibility": "collapsed"}
-        measure = one_of(st.container(), "Measure", measures, MEASURE, MEASURE_HELP, **look)
+        measure = one_of(st.container(), "Measure", measures, MEASURE, MEASURE_HELP, label_visibility="collapsed")
     with pair_at:
         a, b = _choose_pair(known.pairs("srcc"), labels)
         _draw_pair(of, a, b, noun, sheet)
@@ -116,10 +115,10 @@ def _draw_rankings(of: RankingReader, labels: list[str], noun: str, sheet: Sheet
 def _choose_pair(pairs: dict[tuple[str, str], float], labels: list[str]) -> tuple[str, str]:
     """Draws the choice of two rankings: at first the two that agree least."""
     first = next(iter(pairs), (labels[0], labels[1]))
-    look = {"label_visibility": "collapsed"}
+    kwargs: dict[str, Any] = {"label_visibility": "collapsed"}
     one_at, other_at = st.columns(2)
-    a = one_listed(one_at, "Ranking", labels, SIDES[0], index=labels.index(first[0]), help=SIDES_HELP, **look)
-    b = one_listed(other_at, "and ranking", labels, SIDES[1], index=labels.index(first[1]), **look)
+    a = one_listed(one_at, "Ranking", labels, SIDES[0], index=labels.index(first[0]), help=SIDES_HELP, **kwargs)
+    b = one_listed(other_at, "and ranking", labels, SIDES[1], index=labels.index(first[1]), **kwargs)
     return a, b
 
 

@@ -103,8 +103,9 @@ def choose_head(shape: ModelShape, first: str) -> str:
     hold(KEY)
     typed = current_value(KEY).strip()
     found = _named(shape, typed) or first
-    look: dict[str, Any] = {"placeholder": first, "help": HEAD_HELP, "label_visibility": "collapsed", "width": 110}
-    st.text_input("Head", key=KEY, bind="query-params", **look)
+    st.text_input(
+        "Head", key=KEY, bind="query-params", placeholder=first, help=HEAD_HELP, label_visibility="collapsed", width=110
+    )
     if typed and not _named(shape, typed):
         ends = f"{shape.head_names[0]} to {shape.head_names[-1]}"
         show_error(f"“{typed[:40]}” is not a head of this model: type one from {ends}.")
@@ -141,10 +142,17 @@ def _draw_buttons(card: HeadCard) -> None:
     is_kept = card.typed.on(card.below).heads[layer][number]
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         label, icon = ("Prune it", "content_cut") if is_kept else ("Restore it", "undo")
-        look: dict[str, Any] = {"icon": f":material/{icon}:", "help": "On all screens.", "key": "heads_prune"}
-        st.button(label, on_click=_prune, args=(card, is_kept), **look)
-        look = {"icon": ":material/visibility:", "help": TEXT_HELP, "key": "heads_in_text", "type": "tertiary"}
-        if st.button("Show in Text", **look):
+        st.button(
+            label,
+            on_click=_prune,
+            args=(card, is_kept),
+            icon=f":material/{icon}:",
+            help="On all screens.",
+            key="heads_prune",
+        )
+        if st.button(
+            "Show in Text", icon=":material/visibility:", help=TEXT_HELP, key="heads_in_text", type="tertiary"
+        ):
             open_at_head(card.name)
 
 

@@ -20,10 +20,10 @@ SHOWN = 40  # characters of a value that a note repeats
 Right = Callable[[str], str | None]  # normalizes a value; None removes it, and the default applies
 
 
-def number_field(where: DeltaGenerator, label: str, ends: tuple[float, float], key: str, **more: Any) -> Any:
+def number_field(where: DeltaGenerator, label: str, ends: tuple[float, float], key: str, **kwargs: Any) -> Any:
     """Draws a field for a number between two ends, a whole one if these are, bound to the address; returns it."""
     put_right(key, label, lambda text: nearest(text, ends))
-    return where.number_input(label, *ends, key=key, bind="query-params", **more)
+    return where.number_input(label, *ends, key=key, bind="query-params", **kwargs)
 
 
 def unseen_field(label: str, key: str, right: Right) -> str:

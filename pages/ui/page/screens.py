@@ -102,9 +102,9 @@ def draw_heading(page: st.Page) -> None:
     words_at = row.container(key="title_words")
     words_at.html(f'<span data-mark="style"></span>{CSS}{PAGE_STYLE}')  # what changes has no style for a moment
     st.session_state[HEADING] = words_at.empty()
-    look: dict[str, Any] = {"horizontal": True, "width": "content", "gap": "small"}
-    st.session_state[ACTIONS] = row.container(key="title_screen", **look)
-    st.session_state[PRESENT] = row.container(key="title_app", **look)
+    kwargs: dict[str, Any] = {"horizontal": True, "width": "content", "gap": "small"}
+    st.session_state[ACTIONS] = row.container(key="title_screen", **kwargs)
+    st.session_state[PRESENT] = row.container(key="title_app", **kwargs)
     st.set_page_config(page_title=f"{screen.title} · Headroom")
     _draw_words(screen)
 

@@ -135,7 +135,7 @@ class Work(Generic[T]):
         return Job(self.key, run, priority, *about, reads, stored)
 
     def offer(
-        self, label: str, icon: str, help: str, least_s: float = LONG_S, by_size: bool = False, **more: Any
+        self, label: str, icon: str, help: str, least_s: float = LONG_S, by_size: bool = False, **kwargs: Any
     ) -> None:
         """Draws the button that starts it, with its cost (`takes_s`) if that is `least_s` or more; then the whole page
         runs, as only that starts the repeated redrawing.
@@ -143,8 +143,8 @@ class Work(Generic[T]):
         It is started by a callback, which runs before anything is drawn: a run that is abandoned for another before it
         has reached the button would lose the click.
         """
-        takes_s, more = self.takes_s(by_size), {"key": f"offer {self.slot}", "on_click": self.restart, **more}
-        if st.button(label + cost_in_words(takes_s, least_s), icon=f":material/{icon}:", help=help, **more):
+        takes_s, kwargs = self.takes_s(by_size), {"key": f"offer {self.slot}", "on_click": self.restart, **kwargs}
+        if st.button(label + cost_in_words(takes_s, least_s), icon=f":material/{icon}:", help=help, **kwargs):
             st.rerun()
 
     def ask(self, is_known: bool, label: str, icon: str, help: str) -> None:
@@ -198,8 +198,8 @@ class Work(Generic[T]):
             with st.container(horizontal=True, vertical_alignment="bottom"):
                 st.progress(share_done(job), plain(describe_job(job, self.title, ahead)))
                 if _is_of_others(self.key, ahead):
-                    first = {"on_click": jobs().put_first, "args": (slot,), "help": FIRST_HELP}
-                    st.button("Run this first", key=f"first {slot}", **first)
+                    kwargs = {"on_click": jobs().put_first, "args": (slot,), "help": FIRST_HELP}
+                    st.button("Run this first", key=f"first {slot}", **kwargs)
                 stops = "Stops at once. Finished work is kept."
                 st.button("Cancel", key=f"cancel {slot}", on_click=jobs().cancel, args=(slot,), help=stops)
                 mark_job(self.slot, job)
@@ -356,10 +356,10 @@ def mark_job(slot: str, job: JobStatus[Any]) -> None:
     mark("job", job.state, slot=slot, done=job.done, total=job.total)
 
 
-def draw_restart(job: JobStatus[Any], key: str, help: str, **click: Any) -> None:
+def draw_restart(job: JobStatus[Any], key: str, help: str, **kwargs: Any) -> None:
     """Draws the button that starts a job again after it ended early: Retry after an error, Resume after Cancel."""
     label, icon = ("Retry", "refresh") if job.error else ("Resume", "play_arrow")
-    st.button(label, key=key, icon=f":material/{icon}:", help=help, **click)
+    st.button(label, key=key, icon=f":material/{icon}:", help=help, **kwargs)
 
 
 def _is_of_others(key: str, ahead: JobStatus[Any] | None) -> bool:

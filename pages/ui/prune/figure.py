@@ -8,7 +8,7 @@ import streamlit as st
 from engine.statistics import MIN_QUESTIONS
 from engine.views.accuracy import Standing
 from engine.views.estimates import EstimateLine, trust
-from pages.ui.figures.drawing import change_look
+from pages.ui.figures.drawing import change_style
 from pages.ui.page.tables import percent, plain, whole_percent
 
 HELP = (
@@ -26,8 +26,8 @@ ESTIMATE_HELP = (
 def draw_standing(title: str, shown: Standing, more: Sequence[str] = ()) -> None:
     """Draws the accuracy so far, its change against the full model, and how certain both are; its help says `more`."""
     change = shown.change if shown.is_sure else None
-    look = change_look(0.0, False) if change is None else change_look(change.difference, change.is_clear)
-    _draw_number(title, shown.value, shown.delta, not shown.is_sure, **look)
+    style = change_style(0.0, False) if change is None else change_style(change.difference, change.is_clear)
+    _draw_number(title, shown.value, shown.delta, not shown.is_sure, **style)
     details = [*shown.details, *more]
     lines = [line if not shown.is_sure else f":small[{line}]" for line in shown.lines]  # the first is long
     st.markdown("  \n".join(lines), help="  \n".join([*details, "", HELP] if details else [HELP]))
@@ -48,11 +48,11 @@ def draw_estimate(title: str, line: EstimateLine, permille: int, what: str, tota
         else:
             about += " Release to measure it."
     is_gray = state != "stored" or total < MIN_QUESTIONS
-    _draw_number(title, value, delta, is_gray, **change_look(0.0, False))
+    _draw_number(title, value, delta, is_gray, **change_style(0.0, False))
     st.markdown(f"{what}  \n{about}", help=ESTIMATE_HELP)
     return state
 
 
-def _draw_number(title: str, value: str, delta: str, is_gray: bool, **look: Any) -> None:
+def _draw_number(title: str, value: str, delta: str, is_gray: bool, **style: Any) -> None:
     with st.container(key=f"prune_number_{'gray' if is_gray else 'sure'}"):
-        st.metric(f"{plain(title)}: questions right", value, delta, **look)
+        st.metric(f"{plain(title)}: questions right", value, delta, **style)

@@ -146,9 +146,9 @@ def draw_long_order(x: Experiment, known: Evidence, axis: Axis) -> None:
 def _draw_button(of: Experiment, missing: Sequence[str]) -> None:
     ranking = of.pruning.ranking
     name = ranking.layers_by if missing == ["layers"] else ranking.name
-    look: dict[str, Any] = {"type": "primary", "icon": ":material/timer:", "help": MEASURE_HELP}
+    kwargs: dict[str, Any] = {"type": "primary", "icon": ":material/timer:", "help": MEASURE_HELP}
     label = f"Measure {plain(name)} order, about {in_time(order_seconds(of))} here"
-    st.button(label, key=f"offer {SLOW_ORDER}", on_click=partial(_measure, of), **look)
+    st.button(label, key=f"offer {SLOW_ORDER}", on_click=partial(_measure, of), **kwargs)
 
 
 def _measure(of: Experiment) -> None:

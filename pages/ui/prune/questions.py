@@ -57,9 +57,9 @@ def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None 
         shown = frame[~frame["as_harness"]]
     else:
         shown = frame if wanted == "all" else frame[frame[column] == wanted] if column in frame else frame[:0]
-    about: dict[str, Any] = {"help": OPEN_HELP, "value": None, "placeholder": "none"}
+    kwargs: dict[str, Any] = {"help": OPEN_HELP, "value": None, "placeholder": "none"}
     hold(OPENED)
-    opened = number_field(open_at, "Open question", (1, MOST), OPENED, **about)
+    opened = number_field(open_at, "Open question", (1, MOST), OPENED, **kwargs)
     st.caption(f"{len(frame)} questions, {(frame['change'] == 'lost').sum()} lost, "
                f"{(frame['change'] == 'gained').sum()} gained.")  # fmt: skip
     _list(shown, second)
@@ -71,8 +71,8 @@ def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None 
 
 def _draw_harness(frame: pd.DataFrame, task: str, full: Answers, where: DeltaGenerator) -> pd.DataFrame:
     """Draws the field for a log of lm-eval, and how its answers agree; returns the frame with its answers."""
-    look: dict[str, Any] = {"placeholder": "folder of lm_eval --log_samples", "help": SAMPLES_HELP}
-    path = (where.text_input("Log of lm-eval", key=SAMPLES, bind="query-params", **look) or "").strip()
+    kwargs: dict[str, Any] = {"placeholder": "folder of lm_eval --log_samples", "help": SAMPLES_HELP}
+    path = (where.text_input("Log of lm-eval", key=SAMPLES, bind="query-params", **kwargs) or "").strip()
     if not path:
         return frame
     try:

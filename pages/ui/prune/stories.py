@@ -72,9 +72,9 @@ def choose_story() -> str | None:
     labels = {key: story.label for key, story in STORIES.items()}
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.caption("Try", help=HELP, width="content")
-        look: dict[str, Any] = {"format_func": labels.__getitem__, "label_visibility": "collapsed", "width": "content"}
+        kwargs: dict[str, Any] = {"on_change": _clicked, "label_visibility": "collapsed", "width": "content"}
         put_right(KEY, "Story", one_among(labels.values()))
-        return st.pills("Stories", list(labels), key=KEY, on_change=_clicked, bind="query-params", **look)
+        return st.pills("Stories", list(labels), format_func=labels.__getitem__, key=KEY, bind="query-params", **kwargs)
 
 
 def apply_story(of: Study) -> None:

@@ -134,43 +134,44 @@ def _draw_field(where: DeltaGenerator, key: str, name: str, field: Field[Any], o
     label = LABELS.get(name) or name.replace("_", " ").capitalize()
     default = None if field.default is MISSING else field.default
     studied = _of_study(asks).get(name)
-    look: dict[str, Any] = {"help": option.help}
     if option.kind == "number":
         step = 1 if option.of is int else 0.1
         low, high = (option.of(end) for end in option.ends)
         value = default if studied is None else min(max(option.of(studied), low), high)
-        return number_field(where, label, (low, high), key, value=value, step=step, placeholder=DEFAULT, **look)
+        return number_field(
+            where, label, (low, high), key, value=value, step=step, placeholder=DEFAULT, help=option.help
+        )
     if option.kind == "choice":
-        return _one(where, label, list(option.names), key, default, look)
+        return _one(where, label, list(option.names), key, default, option.help)
     if option.kind == "switch":
-        return {ON: True, OFF: False}.get(one_listed(where, label, [DEFAULT, ON, OFF], key, **look))
+        return {ON: True, OFF: False}.get(one_listed(where, label, [DEFAULT, ON, OFF], key, help=option.help))
     if option.kind == "flag":
         put_right(key, label, flag)
-        return where.toggle(label, key=key, bind="query-params", **look)
+        return where.toggle(label, key=key, bind="query-params", help=option.help)
     if option.what == "task":
         every = local_tasks(asks.data_dir)
         begin = (studied if studied in every else every[0]) if field.default is MISSING or default else None
-        return _one(where, label, every, key, begin, look) or default
+        return _one(where, label, every, key, begin, option.help) or default
     if option.what == "tasks":
         every = local_tasks(asks.data_dir)
         first = first_tasks(every, asks.spec.is_demo, int(option.example or 0))
-        box = partial(where.multiselect, label, every, filter_mode="contains", placeholder=DEFAULT, **look)
+        box = partial(where.multiselect, label, every, filter_mode="contains", placeholder=DEFAULT, help=option.help)
         return ",".join(several(key, every, box, first)) or default
     if option.what == "passage":
-        return _one(where, label, [each.title for each in passages(long=True)], key, option.example, look)
+        return _one(where, label, [each.title for each in passages(long=True)], key, option.example, option.help)
     hold(key)
     draw = partial(where.text_area, height=80) if option.what == "prompt" else where.text_input
     begin = str(studied or "") or option.example or ("" if default is None else option.write(default))
     empty = NONE if default == "" else DEFAULT
-    text = str(draw(label, begin, key=key, bind="query-params", placeholder=empty, **look) or "")
+    text = str(draw(label, begin, key=key, bind="query-params", placeholder=empty, help=option.help) or "")
     return text if text.strip() else default
 
 
 def _one(
-    where: DeltaGenerator, label: str, names: Collection[str], key: str, begin: str | None, look: Mapping[str, Any]
+    where: DeltaGenerator, label: str, names: Collection[str], key: str, begin: str | None, help: str
 ) -> str | None:
     """Draws a list of names that begins with one of them, or with none."""
     listed = [*names] if begin is not None else [NONE, *names]
     index = listed.index(begin) if begin in listed else 0
-    found = one_listed(where, label, listed, key, index=index, **look)
+    found = one_listed(where, label, listed, key, index=index, help=help)
     return None if found == NONE and begin is None else found

@@ -37,13 +37,29 @@ def choose_heads(where: DeltaGenerator, target: Target, known: InductionScores |
     scores = None if known is None else known.mean["prefix_matching"]
     listed = [] if scores is None else [name for name, _ in best_heads(scores, N_LISTED)]
     usual = listed[0] if listed else "…"
-    look: dict[str, Any] = {"index": None, "placeholder": usual, "accept_new_options": True, "bind": "query-params"}
     hold(HEADS)
     head_at, button_at = where.columns(2, gap="small", vertical_alignment="bottom")
-    typed = head_at.selectbox("Head", with_own(listed, HEADS), key=HEADS, help=HELP, **look)
+    typed = head_at.selectbox(
+        "Head",
+        with_own(listed, HEADS),
+        key=HEADS,
+        help=HELP,
+        index=None,
+        placeholder=usual,
+        accept_new_options=True,
+        bind="query-params",
+    )
     heads = parse_heads(str(typed or "").strip() or ",".join(listed[:1]), target.shape)
-    look = {"key": "text_prune", "icon": ":material/content_cut:", "help": PRUNE_HELP, "width": "stretch"}
-    button_at.button("Prune only it", disabled=not heads, on_click=restore, args=(" ".join(names_of(heads)),), **look)
+    button_at.button(
+        "Prune only it",
+        disabled=not heads,
+        on_click=restore,
+        args=(" ".join(names_of(heads)),),
+        key="text_prune",
+        icon=":material/content_cut:",
+        help=PRUNE_HELP,
+        width="stretch",
+    )
     return heads
 
 

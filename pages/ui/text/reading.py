@@ -99,14 +99,14 @@ class TextState:
         target, text = as_chat(side.target, self.text) if self.is_chat else (side.target, self.text)
         return token_losses(target, text, side.mask, is_chat=self.is_chat)
 
-    def request(self, pruned: Side, **more: Any) -> MeasureLosses:
+    def request(self, pruned: Side, **kwargs: Any) -> MeasureLosses:
         """Returns the equivalent request, which finds the same stored results."""
         of_full, of_pruned = self.full.target.spec, pruned.target.spec
         return MeasureLosses(
             **of_model(self.full.target), **self.named, chat=self.is_chat, mask=pruned.mask.text(),
             other_model=of_pruned.model if of_pruned.model != of_full.model else None,
             other_precision=of_pruned.precision if of_pruned.precision != of_full.precision else None,
-            out="losses.csv", **more,
+            out="losses.csv", **kwargs,
         )  # fmt: skip
 
     def in_words(self, pruned: Side, n_tokens: int) -> str:

@@ -1,7 +1,5 @@
 """The setting of the Text screen, as its controls have it: the text, the models that read it, and what is pruned."""
 
-from typing import Any
-
 import streamlit as st
 
 from engine.heads.induction import induction
@@ -63,5 +61,10 @@ def draw_badge(where: DeltaGenerator, x: TextState, side: Side | None) -> None:
     """Draws what is pruned, or, if nothing is, the button that prunes the induction heads."""
     draw_pruned(where, x.whole.target.shape, None if side is None else side.mask)
     if side is not None and side.mask.is_full:
-        more: dict[str, Any] = {"on_click": set_study, "kwargs": INDUCTION_HEADS, "help": PRUNE_HELP}
-        where.button("Prune the induction heads", icon=":material/content_cut:", **more)
+        where.button(
+            "Prune the induction heads",
+            icon=":material/content_cut:",
+            on_click=set_study,
+            kwargs=INDUCTION_HEADS,
+            help=PRUNE_HELP,
+        )

@@ -90,6 +90,12 @@ def draw_followed(source: RunSource, name: str, tokens: float) -> None:
     if used:
         st.caption(f":material/check: All screens show {words}.", help=f"`{plain(model)}`")
     else:
-        click = {"on_click": write, "args": ("model", model), "icon": ":material/neurology:", "help": FOLLOWS_HELP}
-        st.button(f"Open {words} on all screens", key="training take model", **click)
+        st.button(
+            f"Open {words} on all screens",
+            key="training take model",
+            on_click=write,
+            args=("model", model),
+            icon=":material/neurology:",
+            help=FOLLOWS_HELP,
+        )
     mark("training model", "used" if used else "offered", model=model)

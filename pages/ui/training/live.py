@@ -90,8 +90,14 @@ def draw_recipes(folder: Path) -> None:
     for run in [run for run in runs_in(folder) if not run.is_done][:N_LEFT]:
         path = run.about.get("path")
         live = LiveRun(run.folder, run.recipe, Path(path) if path else None)
-        click = {"on_click": _train, "args": (folder, live), "help": RESUME_HELP}
-        st.button(f"Resume {plain(run.name)}", key=f"resume {run.folder}", icon=":material/play_arrow:", **click)
+        st.button(
+            f"Resume {plain(run.name)}",
+            key=f"resume {run.folder}",
+            icon=":material/play_arrow:",
+            on_click=_train,
+            args=(folder, live),
+            help=RESUME_HELP,
+        )
 
 
 def begin(folder: Path, name: str) -> None:
@@ -117,9 +123,9 @@ def restart(run: LiveRun) -> None:
     trainings().put(run.slot, job, again=True)
 
 
-def _offer(folder: Path, name: str, title: str, **look: Any) -> None:
-    click = {"on_click": begin, "args": (folder, name), "icon": ":material/model_training:", **look}
-    st.button(title, key=f"train {name}", **click)
+def _offer(folder: Path, name: str, title: str, **kwargs: Any) -> None:
+    icon = ":material/model_training:"
+    st.button(title, key=f"train {name}", icon=icon, on_click=begin, args=(folder, name), **kwargs)
 
 
 def takes_s(recipe: Recipe, job: JobStatus[Any] | None = None) -> float:
@@ -150,8 +156,7 @@ def draw_progress(folder: Path) -> None:
         with st.container(horizontal=True, vertical_alignment="bottom"):
             left = f"about {in_time(takes_s(run.recipe, job))} left"
             st.progress(share, plain(f"Training {name}{step}: {left}"))
-            click = {"on_click": trainings().cancel, "args": (run.slot,), "help": STOP_HELP}
-            st.button("Cancel", key=f"cancel {run.slot}", **click)
+            st.button("Cancel", key=f"cancel {run.slot}", on_click=trainings().cancel, args=(run.slot,), help=STOP_HELP)
             mark_job(run.slot, job)
         return
     if job.error:
