@@ -16,7 +16,7 @@ Its finished work is in the store, so restarting only costs the reading.
 Jobs that only read stored records (`Job.reads`) have the reading thread, which serves them in the same way: reading
 never waits for a computation. One that comes to what only the measuring thread may do
 (`engine.progress.leave_to_measuring`) is left to that. While a job waits that may find all of its records stored
-(`Job.stored`), they are read there, and it is done if none is missing.
+(`Job.read_stored`), they are read there, and it is done if none is missing.
 
 A background job (`while_seen`) also yields when no page has looked at it for UNSEEN_S and no page that did is open; it
 resumes when a page looks again. A page looks each time it is drawn. A page in a hidden tab, whose timers browsers slow
@@ -94,7 +94,7 @@ class Jobs:
                 job = HeldJob(asked, next(self._numbers))
                 waits = bool(self._of(job).jobs)
                 self._of(job).put(job, self._work)
-                if waits and asked.stored is not None:
+                if waits and asked.read_stored is not None:
                     self._reading.put(self._reader(job, asked), self._work)
             if job is not old:
                 self._slots.hold(at, job)
@@ -250,10 +250,10 @@ class Jobs:
         """A job that reads the results of one that waits, and ends that if none is missing."""
 
         def read() -> Iterator[Progress[Any]]:
-            assert asked.stored is not None
+            assert asked.read_stored is not None
             found: Any = None
             with suppress(LeftToMeasuring):
-                for step in asked.stored() if job.status.state == "queued" else ():
+                for step in asked.read_stored() if job.status.state == "queued" else ():
                     found = step.value
                     yield replace(step, value=None)
             with self._changed:

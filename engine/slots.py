@@ -67,10 +67,15 @@ class JobStatus(Generic[T]):
 
 @dataclass(frozen=True)
 class Job:
-    """A job to run. `while_seen`: only while a page shows it, otherwise to its end. `owner`: the key of the work that
-    this job reads for, if any. `about`: its subject, such as a task, for tabs that wait for it. `may_fetch`: it may
-    download task rows. `reads`: it only reads stored records, which does not wait for computations. `stored`: yields
-    the value at its end if all of its records are stored."""
+    """A job to run.
+
+    `while_seen`: only while a page shows it, otherwise to its end
+    `owner`: the key of the work that this job reads for, if any
+    `about`: its subject, such as a task, for tabs that wait for it
+    `may_fetch`: it may download task rows
+    `reads`: it only reads stored records, which does not wait for computations
+    `read_stored`: yields the value at its end if all of its records are stored
+    """
 
     key: str
     start: Callable[[], Iterator[Progress[Any]]]
@@ -81,7 +86,7 @@ class Job:
     about: str = ""
     may_fetch: bool = False
     reads: bool = False
-    stored: Callable[[], Iterator[Progress[Any]]] | None = None
+    read_stored: Callable[[], Iterator[Progress[Any]]] | None = None
 
 
 class HeldJob:

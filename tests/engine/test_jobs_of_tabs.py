@@ -404,7 +404,7 @@ def test_a_waiting_job_whose_results_are_all_stored_is_done_at_once(tabs, is_com
         yield Progress(1, 1, 7 if is_complete else None)
         read.set()
 
-    tabs.put("B", "mine", mine, stored=stored)
+    tabs.put("B", "mine", mine, read_stored=stored)
     assert read.wait(WAIT_S)
     if not is_complete:
         assert tabs.state("B") == "queued"

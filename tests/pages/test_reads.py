@@ -7,7 +7,7 @@ import streamlit as st
 from engine.measurement import Measurement, Workload
 from engine.progress import Progress
 from pages.ui.page import runtime
-from pages.ui.page.reads import KEPT, stored_once
+from pages.ui.page.reads import KEPT, stored_cached
 
 
 @pytest.fixture(autouse=True)
@@ -34,12 +34,12 @@ def measurement(name, missing=()):
 def test_a_complete_result_is_read_again_only_after_something_was_stored():
     of, reads = measurement("complete")
     size_bytes = KEPT.size
-    assert stored_once(of) is stored_once(of) and len(reads) == 1
+    assert stored_cached(of) is stored_cached(of) and len(reads) == 1
     assert 8_000 <= KEPT.size - size_bytes < 10_000, "its arrays count"
     runtime.store().put("other", b"result")
-    assert stored_once(of) is not None and len(reads) == 2
+    assert stored_cached(of) is not None and len(reads) == 2
 
 
 def test_what_is_incomplete_is_read_each_time():
     of, reads = measurement("incomplete", ["two"])
-    assert stored_once(of) is None and stored_once(of) is None and len(reads) == 2
+    assert stored_cached(of) is None and stored_cached(of) is None and len(reads) == 2

@@ -64,7 +64,7 @@ def counting():
 
 
 def seen(work):
-    return work.now() and work.now().state, work.found, work.under_way
+    return work.now() and work.now().state, work.job_value, work.under_way
 
 
 def test_a_slot_is_the_work_of_one_key(counting):
@@ -142,12 +142,14 @@ def test_what_is_required_and_fails_is_one_line_and_can_be_taken_up_again():
 
 def test_what_is_stored_is_read_and_nothing_is_measured(counting):
     work = counting.work()
-    assert work.stored() == ["old"] and (counting.n_reads, counting.n_runs) == (1, 0)
-    assert work.stored() == ["old"] and counting.n_reads == 1, "nothing was stored since"
+    assert work.results_so_far() == ["old"] and (counting.n_reads, counting.n_runs) == (1, 0)
+    assert work.results_so_far() == ["old"] and counting.n_reads == 1, "nothing was stored since"
     counting.kept = "new"
     runtime.store().put("some key", b"")
-    assert work.stored() == ["new"] and counting.n_reads == 2
-    assert counting.work("b").stored() == ["new"] and counting.n_reads == 3, "what another key has read is not taken"
+    assert work.results_so_far() == ["new"] and counting.n_reads == 2
+    assert counting.work("b").results_so_far() == ["new"] and counting.n_reads == 3, (
+        "what another key has read is not taken"
+    )
     assert work.now() is None and counting.n_runs == 0
 
 
@@ -156,7 +158,7 @@ def test_reading_does_not_wait_for_what_is_measured(counting):
     Work("other", "Losses of A", other.of("b")).start()
     assert other.at_one.wait(HANG_S)
     work = counting.work()
-    assert work.stored() == ["old"] and work.is_read
+    assert work.results_so_far() == ["old"] and work.is_read
     whole = replace(work, of=replace(work.of, steps=lambda session, measures: iter_all("whole")))
     assert whole.value(HANG_S) == "whole", "all of it is stored"
     assert runtime.jobs().running.key == other.of("b").key
@@ -171,23 +173,23 @@ def iter_all(value):
 
 def test_whose_a_read_is_does_not_follow_from_how_keys_begin(counting):
     short, long = counting.work("a"), counting.work("a, b")
-    assert long.stored() == ["old"] and long.is_read and not short.is_read
+    assert long.results_so_far() == ["old"] and long.is_read and not short.is_read
     counting.kept = "new"
-    assert short.stored() == ["new"] and short.is_read and not long.is_read
+    assert short.results_so_far() == ["new"] and short.is_read and not long.is_read
 
 
 def test_what_is_stored_is_not_read_again_while_it_is_measured(counting):
     work = counting.work()
-    assert work.stored() == ["old"]
+    assert work.results_so_far() == ["old"]
     work.start()
     assert counting.at_one.wait(HANG_S)
     counting.kept = "new"
     runtime.store().put("some key", b"")
-    assert work.stored() == ["old", "one"] and counting.n_reads == 1, "the measuring would have to give way"
+    assert work.results_so_far() == ["old", "one"] and counting.n_reads == 1, "the measuring would have to give way"
     assert work.watched() == ["count"], "a read that has ended brings nothing new"
     counting.go_on.set()
     runtime.jobs().join("count", HANG_S)
-    assert work.stored() == ["new", "two"] and counting.n_reads == 2
+    assert work.results_so_far() == ["new", "two"] and counting.n_reads == 2
 
 
 def holding(work):
@@ -270,16 +272,16 @@ def test_what_was_read_stands_until_it_is_read_again(counting, monkeypatch):
         held.wait(HANG_S)
         return (yield from counting.steps(session, measures))
 
-    assert work.stored() == ["old"]
+    assert work.results_so_far() == ["old"]
     counting.kept = "new"
     runtime.store().put("some key", b"")
     monkeypatch.setattr(of_pages, "AT_ONCE_S", 0.0)
     slowly = replace(work, of=replace(work.of, steps=slow))
-    assert slowly.stored() == ["old"] and slowly.watched() == ["count", "count, stored"]
-    assert not slowly.is_first_read and replace(slowly, slot="another").stored() == []
+    assert slowly.results_so_far() == ["old"] and slowly.watched() == ["count", "count, stored"]
+    assert not slowly.is_first_read and replace(slowly, slot="another").results_so_far() == []
     assert replace(slowly, slot="another").is_first_read
     held.set()
     runtime.jobs().join("another, stored", HANG_S)
     assert replace(slowly, slot="another").is_first_read, "what it found is not drawn"
     runtime.jobs().join("count, stored", HANG_S)
-    assert slowly.stored() == ["new"] and slowly.watched() == ["count"]
+    assert slowly.results_so_far() == ["new"] and slowly.watched() == ["count"]

@@ -19,7 +19,7 @@ from engine.models.session import Target
 from engine.questions.rendering import RenderedQuestions, TaskSpec
 from pages.ui.controls.controls import one_of
 from pages.ui.page.defaults import RANKING_QUESTIONS
-from pages.ui.page.reads import stored_once
+from pages.ui.page.reads import stored_cached
 from pages.ui.page.runtime import session
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.tables import magnitude, number
@@ -94,7 +94,7 @@ def read_coloring(
     questions, without which nothing of the task is read."""
     if name == INDUCTION:
         scores = induction(target)
-        found = stored_once(scores)
+        found = stored_cached(scores)
         matching = None if found is None else np.nan_to_num(found.mean["prefix_matching"])
         heads = None if matching is None else Scores("prefix matching", 0, matching)
         return Coloring(("Prefix matching", ""), heads, None, scores)

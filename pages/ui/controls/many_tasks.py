@@ -94,7 +94,7 @@ def is_short(work: Work[Any], target: Target, within_s: float) -> bool:
 def so_far(work: Work[Survey]) -> Survey:
     """Returns the importance so far, stored or just measured."""
     found = Survey()
-    for value in work.stored():
+    for value in work.results_so_far():
         scores, failed = {**found.scores, **value.scores}, {**found.failed, **value.failed}
         begun = {task: each for task, each in {**found.begun, **value.begun}.items() if task not in scores}
         found = Survey(scores, failed, begun)
@@ -120,7 +120,7 @@ def survey_line(
     missing = n_tasks - len(found.scores)
     mark_known(work, len(found.scores), n_tasks)
     if work.line():
-        now = work.found or Survey()
+        now = work.job_value or Survey()
         is_more = len(now.scores) > len(found.scores) or len(now.begun) > len(found.begun)
         is_first = not found.scores and not found.begun
         if is_more and (is_first or time.monotonic() - since_s > REDRAW_S):

@@ -58,7 +58,7 @@ def draw_alone(of: ScoreReader, words: str, sheet: Sheet, since_s: float) -> Sec
     )  # fmt: skip
     starts: Any = "at once" if of.target.spec.is_demo else "on request"
     section = Section(ALONE, request, of.target, ALONE_SHOWS, starts, draw=_draw_alone)
-    if not section.work.stored():
+    if not section.work.results_so_far():
         draw_headline("heads", words)
     draw_section(section, sheet, since_s)
     return section

@@ -74,7 +74,7 @@ class HeadCard:
         """The accuracies lost without each head, of the tasks where they are stored."""
         of, (what, _) = self.reader, self.reader.whats(COST)
         work = Work("heads oracles", "", survey(of.target, of.setting, self.tasks, what))
-        return max(work.stored(), key=lambda found: len(found.scores), default=Survey())
+        return max(work.results_so_far(), key=lambda found: len(found.scores), default=Survey())
 
     @property
     def missing(self) -> list[TaskSpec]:
@@ -88,7 +88,7 @@ class HeadCard:
 
     def costs(self) -> tuple[Mapping[TaskSpec, Paired], Mapping[TaskSpec, bool]]:
         """Returns what the head costs on each task so far, and whether that is clear."""
-        apart = max(self.costs_work.stored(), key=len, default={}) if self.missing else {}
+        apart = max(self.costs_work.results_so_far(), key=len, default={}) if self.missing else {}
         return known_costs(self.head, self.tasks, self.removed.scores, apart)
 
     @property
@@ -180,7 +180,7 @@ def _draw_chart(part: Part, key: str, words: str, sheet: Sheet) -> None:
 
 def _draw_costs_work(card: HeadCard, n_known: int) -> None:
     work = card.costs_work
-    if work.found and len(work.found) > n_known:
+    if work.job_value and len(work.job_value) > n_known:
         st.rerun()
     if n_known == len(card.tasks) or work.line():
         return

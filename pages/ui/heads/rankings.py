@@ -115,7 +115,9 @@ class RankingReader:
     @cached_property
     def rankings(self) -> Rankings:
         """The rankings so far by label, and what they cost other tasks once all of that is measured."""
-        rows = max((each.rows for each in self.costs_work.stored()), key=len, default=()) if self.has_costs else ()
+        rows = (
+            max((each.rows for each in self.costs_work.results_so_far()), key=len, default=()) if self.has_costs else ()
+        )
         n = len(self.judged)
         costs = costs_of(rows, self.label) if len(rows) == n * (n + 1) else {}
         return Rankings({self.label(task): each.scores for task, each in self.shown.items()}, costs, self.permille)

@@ -62,7 +62,7 @@ class ScoreReader:
 
     @cached_property
     def induction_scores(self) -> InductionScores | None:
-        return next(iter(reversed(self.induction.stored())), None)
+        return next(iter(reversed(self.induction.results_so_far())), None)
 
     def found(self, by: str) -> tuple[Scores | None, Scores | None]:
         """Returns the scores of heads and of FFNs so far, by COST or by ESTIMATE: over the first questions, if not all

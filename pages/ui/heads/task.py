@@ -22,7 +22,7 @@ from pages.ui.heads.below import SCORES, draw_alone, draw_folded, draw_scores
 from pages.ui.heads.card import HeadCard, choose_head, draw_card, first_head
 from pages.ui.heads.map import draw_map, draw_missing, map_in_words
 from pages.ui.heads.scores import ScoreReader
-from pages.ui.page.reads import stored_once
+from pages.ui.page.reads import stored_cached
 from pages.ui.page.runtime import errors_shown
 from pages.ui.page.streamlit_internals import DeltaGenerator
 from pages.ui.page.work import Work, live
@@ -36,7 +36,7 @@ def draw_task(asks: Study, target: Target, badge_at: DeltaGenerator, color_at: D
         pruning = asks.pruning(target)
     wanted = orders_of(target, pruning, asks.data_dir)
     order = Work("heads order", "Ranking", wanted, 1, while_seen=True)
-    orders = stored_once(wanted) if pruning.by_level else None
+    orders = stored_cached(wanted) if pruning.by_level else None
     if pruning.by_level and orders is None:
         order.start()
         with badge_at:

@@ -17,7 +17,7 @@ KEPT = Kept[StoredPart[Any]](64_000_000)  # bytes
 PART_BYTES = 100  # of a number, a text, or an object
 
 
-def read_once(of: Measurement[T]) -> Iterator[Progress[StoredPart[T]]]:
+def read_cached(of: Measurement[T]) -> Iterator[Progress[StoredPart[T]]]:
     """Yields Progress while it reads what is stored of a measurement. A complete result is kept until something else is
     stored."""
     key = of.key, str(store().directory), store().n_puts
@@ -31,9 +31,9 @@ def read_once(of: Measurement[T]) -> Iterator[Progress[StoredPart[T]]]:
             KEPT.get(key, lambda found=found: found, _bytes_of)
 
 
-def stored_once(of: Measurement[T]) -> T | None:
-    """Returns the value if all of it is stored, read at once; or else None."""
-    steps = [step.value for step in read_once(of) if step.value is not None]
+def stored_cached(of: Measurement[T]) -> T | None:
+    """Returns the value if all of it is stored, or else None, as `Measurement.stored`; from memory if it was read."""
+    steps = [step.value for step in read_cached(of) if step.value is not None]
     return steps[-1].value if steps and steps[-1].is_complete else None
 
 

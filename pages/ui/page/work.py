@@ -19,7 +19,7 @@ from engine.slots import Job, JobStatus
 from engine.turns import ASKED
 from pages.ui.page.job_words import LONG_S, cost_in_words, describe_job, named, share_done, stopped
 from pages.ui.page.marks import mark
-from pages.ui.page.reads import read_once
+from pages.ui.page.reads import read_cached
 from pages.ui.page.runtime import budget_s, faults_shown, jobs, notes, session, show_error, store
 from pages.ui.page.tables import plain
 
@@ -130,9 +130,9 @@ class Work(Generic[T]):
         may_fetch = bool(st.session_state.get(FETCH_TASKS))
         run = partial(_with_consent, may_fetch, partial(self.of.run, session()))
         reads = isinstance(self.of, Action) and self.of.reads
-        stored = None if isinstance(self.of, Action) else partial(_if_complete, partial(self.of.read, session()))
+        read_stored = None if isinstance(self.of, Action) else partial(_if_complete, partial(self.of.read, session()))
         about = (self.title, while_seen, self.owner, self.about, may_fetch)
-        return Job(self.key, run, priority, *about, reads, stored)
+        return Job(self.key, run, priority, *about, reads, read_stored)
 
     def offer(
         self, label: str, icon: str, help: str, least_s: float = LONG_S, by_size: bool = False, **kwargs: Any
@@ -149,7 +149,7 @@ class Work(Generic[T]):
 
     def ask(self, is_known: bool, label: str, icon: str, help: str) -> None:
         """Draws the progress, or the button that starts it, until the whole page knows the result."""
-        if not is_known and self.found is not None:
+        if not is_known and self.job_value is not None:
             st.rerun()
         if not is_known and self.is_first_read:
             self.reading_line()
@@ -162,8 +162,8 @@ class Work(Generic[T]):
         return jobs().see(self.slot, self.key)
 
     @property
-    def found(self) -> T | None:
-        """Returns its results so far."""
+    def job_value(self) -> T | None:
+        """Returns what its job has found so far."""
         job = self.now()
         return None if job is None else job.value
 
@@ -232,14 +232,14 @@ class Work(Generic[T]):
             return None if left is None else with_loading_s(self.of.target, left)
         return None
 
-    def stored(self) -> list[T]:
+    def results_so_far(self) -> list[T]:
         """Returns the results so far, stored ones and those of this work. For measurements.
 
         Results are read at once, and again when something was stored since; earlier results come first until the read
         has ended. While the work is under way they are read once: it finds the others itself.
         """
         assert isinstance(self.of, Measurement)
-        start = partial(read_once, self.of)
+        start = partial(read_cached, self.of)
         action = Action(f"{self.key}, {store().n_puts} stored", start, reads=True)
         reading, whole = Work(f"{self.slot}, stored", "", action, 1, owner=self.key), notes().setdefault(READ_WHOLE, {})
         if not (self.under_way and self._last_read() is not None):
@@ -251,7 +251,7 @@ class Work(Generic[T]):
             whole[self.slot] = self.key, read
         elif whole.get(self.slot, ("",))[0] == self.key:
             before = whole[self.slot][1]
-        return [value for value in (before, read, self.found) if value is not None]
+        return [value for value in (before, read, self.job_value) if value is not None]
 
     @property
     def is_read(self) -> bool:
@@ -267,7 +267,7 @@ class Work(Generic[T]):
 
     @property
     def is_first_read(self) -> bool:
-        """Returns whether `stored` has not returned what the first read in this slot finds, even if that has ended."""
+        """Returns whether `results_so_far` lacks what the first read in this slot finds, even if that has ended."""
         read, whole = self._last_read(), notes().get(READ_WHOLE, {})
         is_given = whole.get(self.slot, ("",))[0] == self.key
         return read is not None and not is_given and (read.state == "done" or not read.finished)
@@ -279,7 +279,7 @@ class Work(Generic[T]):
             st.caption(plain(describe_job(read, "Stored results", jobs().ahead_of(slot))))
 
     def watched(self) -> list[str]:
-        """Returns the slots whose end changes a page that shows `stored` results.
+        """Returns the slots whose end changes a page that shows `results_so_far`.
 
         A read that has ended is drawn already; drawing it again would find results stored meanwhile, read again, and so
         on for as long as anything is measured.

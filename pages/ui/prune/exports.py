@@ -60,8 +60,8 @@ def draw_export(state: PruneState) -> None:
     job = work.now()
     if work.line():
         return
-    if job is not None and work.found is not None:
-        _draw_exported(work.found, mask, command)
+    if job is not None and work.job_value is not None:
+        _draw_exported(work.job_value, mask, command)
         return
     try:
         st.markdown(_describe_sizes(x, mask, form))

@@ -115,7 +115,7 @@ def draw_curve(state: PruneState) -> None:
     """Draws accuracy over the levels, measured and estimated, and the jobs that measure what is missing."""
     x, axis = state.x, state.axis
     draw_curve_of(state, x.pruning.level(axis), tables.now_point(x, axis, state.answers, state.mask))
-    estimating, found = gradients_work(x), estimates_work(x, axis, state.known).found
+    estimating, found = gradients_work(x), estimates_work(x, axis, state.known).job_value
     if any(ranking_work(x, each).line() for each in AXES) or estimating.line():
         return
     is_missing = found is not None and not found.has_gradients

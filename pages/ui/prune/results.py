@@ -48,12 +48,12 @@ class Results:
     @property
     def answers(self) -> AnswersSoFar:
         """Returns the answers so far: of the job that measures them, if there is one."""
-        return accuracy_work(self.x, self.mask, self.second).found or self.stored_answers
+        return accuracy_work(self.x, self.mask, self.second).job_value or self.stored_answers
 
     @property
     def curve(self) -> Curve:
         """Returns the levels measured so far: those stored, and those of the job that measures them."""
-        return {**self.stored_curve, **(curve_work(self.x, self.axis, self.known, self.second).found or {})}
+        return {**self.stored_curve, **(curve_work(self.x, self.axis, self.known, self.second).job_value or {})}
 
     @property
     def points(self) -> pd.DataFrame:

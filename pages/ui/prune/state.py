@@ -15,7 +15,7 @@ from pages.ui.controls.model import look_for_model, wait_for_model
 from pages.ui.controls.study import Study
 from pages.ui.controls.task import draw_fault
 from pages.ui.figures.sheet import Sheet
-from pages.ui.page.reads import stored_once
+from pages.ui.page.reads import stored_cached
 from pages.ui.page.runtime import end_run, errors_shown, jobs, store
 from pages.ui.page.work import Action, Work
 from pages.ui.prune import around, estimates, orders
@@ -94,7 +94,7 @@ def read_state(of: Study) -> PruneState:
     orders.open_with_an_order(x, of.axis, of.ranking)
     found: dict[str, Any] = read_results(x, of.axis)
     second = None if of.second is None else look_for_model(of, of.second)
-    ring, title = stored_once(found_heads(target)), task.title
+    ring, title = stored_cached(found_heads(target)), task.title
     if not task.name.endswith(OWN_SUFFIXES):
         title = f"{task.name} ({info.title})"
     return PruneState(

@@ -24,7 +24,7 @@ from pages.ui.controls.study import Study, is_to_set, restore
 from pages.ui.page.address import one_among, put_right
 from pages.ui.page.defaults import LEVEL_NOUNS, LEVELS
 from pages.ui.page.marks import mark
-from pages.ui.page.reads import stored_once
+from pages.ui.page.reads import stored_cached
 from pages.ui.page.runtime import session, store
 from pages.ui.page.tables import plain
 from pages.ui.page.widget_writes import hold, write
@@ -107,7 +107,7 @@ def draw_story(state: PruneState) -> None:
         st.markdown(f":small[**Expect:** {story.expects(task_info(state.x.task.name).needs)}]")
         works = story.measures(state)
         of = works[0].of
-        found = works[0].found if works[0].now() or isinstance(of, Action) else stored_once(of)
+        found = works[0].job_value if works[0].now() or isinstance(of, Action) else stored_cached(of)
         view = View("") if found is None else story.view(state, found)
         if view.finding:
             st.markdown(f":small[{view.finding}]")
@@ -138,7 +138,7 @@ def marked_level(x: Experiment, found: Curve) -> list[float]:
 def headline(x: Experiment, mask: Mask | None) -> str:
     """Returns what the model loses without its induction heads, as it stands in the heading; "" if that is not stored,
     or if anything is pruned."""
-    found = stored_once(_removed(x)) if mask is not None and mask.is_full else None
+    found = stored_cached(_removed(x)) if mask is not None and mask.is_full else None
     return "" if found is None else removal_headline(found, x.shape.n_heads_total, plain(x.task.name))
 
 

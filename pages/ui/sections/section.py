@@ -84,13 +84,13 @@ def draw_section(section: Section, sheet: Sheet, since_s: float) -> bool:
 def _draw(section: Section, sheet: Sheet, since_s: float) -> bool:
     """Draws a section in the state in which it is; returns True."""
     work = section.work
-    stored = work.stored()
-    if stored:
+    results = work.results_so_far()
+    if results:
         with st.container(key=f"result_{section.key}"):
             if section.draw is not None:
-                section.draw(stored[-1], sheet)
+                section.draw(results[-1], sheet)
             else:
-                draw_view(stored[-1].view, section.key, sheet)
+                draw_view(results[-1].view, section.key, sheet)
     elif work.fault and not work.under_way:
         show_error(work.fault)
     else:

@@ -91,7 +91,7 @@ def known_looks(run: TextRun, wanted: Measurement[Looks], read: ReadSoFar, is_sh
         if is_shown:
             found = work.value()
         elif read.full is not None and len(read.full) == read.full.n_total:
-            work.stored()  # a forecast by size is of what such a read has found missing
+            work.results_so_far()  # a forecast by size is of what such a read has found missing
             work.start_ahead(by_size=True)
         run.waiting[work.slot] = work
     return found

@@ -188,4 +188,4 @@ def read_so_far(x: TextState, side: Side | None, before: Side | None) -> ReadSoF
 
 
 def _read(x: TextState, which: str, side: Side) -> TokenLosses | None:
-    return x.losses(side).stored(session()) or losses_work(x, which, side).found
+    return x.losses(side).stored(session()) or losses_work(x, which, side).job_value
