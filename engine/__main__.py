@@ -1,4 +1,4 @@
-"""`python -m engine COMMAND`: the command line of a clone. A front end as app.py is: it has studies drawn."""
+"""`python -m engine COMMAND`: the command line of a clone. A front end as app.py is: it has paper studies drawn."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def draw_report(study: Any, folder: str) -> None:
-    """Writes a study's figures and report into `folder`."""
-    from pages.ui.study_report import write_report  # here, since it imports altair and pandas
+    """Writes a paper study's figures and report into `folder`."""
+    from pages.ui.paper_report import write_report  # here, since it imports altair and pandas
 
     write_report(study, folder)
 

@@ -1,7 +1,7 @@
 """Shipped records: what the default views of the embedded model show before anything is measured on this computer.
 
 They lie in one read-only file of the package, apart from every result store: a `Session` that is given them reads them
-where its store has nothing. The app's session is; those of commands, studies and benchmarks are not.
+where its store has nothing. The app's session is; those of commands and benchmarks are not.
 """
 
 import os

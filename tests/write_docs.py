@@ -39,7 +39,7 @@ headroom trajectory RUN --quantities loss,icl,induction --out trajectory.csv
 - **Output.** With `--json`, standard output is exactly one JSON object. Progress and messages go to standard error.
 - **Exit codes.** 0: success; 1: failure, with a one-line error; 2: invalid usage; 130: canceled. Finished work is
   saved: run the same command again to resume.
-- **The paper's study.** `sweep --preset paper` writes a folder with tables, figures, and one HTML report, which says
+- **The paper study.** `sweep --preset paper` writes a folder with tables, figures, and one HTML report, which says
   which of the paper's claims hold. To measure it on several GPUs or machines, add `--ray` ([many workers](workers.md)).
 - **Options** below a command are its own; those that it shares with others are [at the end](#shared-options).
 """

@@ -30,7 +30,7 @@ MAX_SHOTS = 64
 CHUNK = 16  # questions stored together and scored in one fixed packing
 REPORTED = 1000  # questions rendered between two progress reports
 SMALL_CHUNK = 4  # the same where 16 would take long; divides CHUNK
-PARSED_BYTES = 64_000_000  # of rendered text whose questions are kept: a study asks for the same ones again and again
+PARSED_BYTES = 64_000_000  # of rendered text whose questions are kept: a sweep asks for the same ones again and again
 
 
 @dataclass(frozen=True)

@@ -57,12 +57,12 @@ def write_files(files: Mapping[str, Callable[[], bytes]]) -> None:
 
 
 def draw_reports_with(draw: Callable[[Any, str], None]) -> None:
-    """Sets how a study is drawn into a folder, as a front end does: the engine knows no charts."""
+    """Sets how a paper study is drawn into a folder, as a front end does: the engine knows no charts."""
     _DRAW[:] = [draw]
 
 
 def draw_report(study: Any, folder: str) -> None:
-    """Draws a study into a folder."""
+    """Draws a paper study into a folder."""
     for draw in _DRAW:
         draw(study, folder)
 

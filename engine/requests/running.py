@@ -44,7 +44,7 @@ class Result:
     `files`: what makes the content of each file that `run` writes, by path
     `agrees`: whether the exit code of the command is 0
     `failure`: why nothing could be measured; "" where something could
-    `report_folder`: the folder that a report on `value`, a study, is drawn in
+    `report_folder`: the folder that a report on `value`, a paper study, is drawn in
     `table`: makes the table of `frame`, if the view has none
     `receipts`: how each stored record was measured that the result was read from: model, versions, machine, time
     `taken`: how long it took, or that it was stored, as a line

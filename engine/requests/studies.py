@@ -159,7 +159,7 @@ class Sweep(OnRay, OfManyTasks):
     seed: int = number(0, (0, MOST_SEED), "seed of random orders (default: 0)")
     limit: int = number(48, (1, MOST), "number of questions per task (default: 48)")
     preset: str | None = choice(
-        None, ("paper",), "measure the paper's whole study, and write tables, figures, and a report to the folder --out"
+        None, ("paper",), "measure the whole paper study, and write tables, figures, and a report to the folder --out"
     )
     out: str | None = output(TABLES, "output file: .csv or .parquet; with --preset, an output folder", is_required=True)
 
@@ -220,7 +220,7 @@ class Sweep(OnRay, OfManyTasks):
         return run.value(measurement)
 
     def _paper(self, run: RequestRun) -> Result:
-        """The whole study, with its tables in the folder `out` if that is given."""
+        """The whole paper study, with its tables in the folder `out` if that is given."""
         import pandas as pd
 
         from engine.studies.paper_study import paper_study, with_short_names

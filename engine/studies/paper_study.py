@@ -1,5 +1,5 @@
-"""The first paper's whole study of one model: importance of every task, curves, grid and transfer (Bansal et al.
-2212.09095).
+"""The paper study of one model: importance of every task, curves, grid and transfer, as in the first paper (Bansal
+et al. 2212.09095).
 """
 
 import os
@@ -38,9 +38,9 @@ class PaperStudy:
     setting: its settings
     heads, ffns: importance by task
     curves: by name: heads, ffns, random, combined, transfer, others, rescored
-    receipt: everything that determines the numbers, the same on every machine that continues the study
+    receipt: everything that determines the numbers, the same on every machine that continues it
     n_layers: layers of the model
-    made: when, where and from which folders the study was assembled
+    made: when, where and from which folders it was assembled
     """
 
     tasks: tuple[TaskSpec, ...]
@@ -102,7 +102,7 @@ def transfer_points(tasks: Sequence[TaskSpec], permille: int) -> list[Point]:
 
 
 def paper_points(tasks: Sequence[TaskSpec]) -> dict[str, list[Point]]:
-    """Returns the points at which the study measures accuracy, by curve."""
+    """Returns the points at which the paper study measures accuracy, by curve."""
     names = dict.fromkeys(task.name for task in tasks)
     outside = [name for name in names if name in OUT_OF_DISTRIBUTION]
     few = max(task.shots for task in tasks)
@@ -119,7 +119,7 @@ def paper_points(tasks: Sequence[TaskSpec]) -> dict[str, list[Point]]:
 
 
 def paper_study(target: Target, setting: SurveySettings, tasks: Sequence[TaskSpec]) -> Measurement[PaperStudy]:
-    """Returns the study so far."""
+    """Returns the paper study so far."""
     pool, shape = pool_of(list(dict.fromkeys(task.name for task in tasks))), target.shape
     parts: dict[str, Measurement[Any]] = {}
     sizes: dict[str, int] = {}
@@ -143,8 +143,8 @@ def paper_study(target: Target, setting: SurveySettings, tasks: Sequence[TaskSpe
 
 
 def with_short_names(study: PaperStudy) -> PaperStudy:
-    """Returns the study with user files of questions named without their folder, which differs between machines, if
-    their names stay distinct."""
+    """Returns the paper study with user files of questions named without their folder, which differs between machines,
+    if their names stay distinct."""
     names = {task.name: short_name(task.name) for task in study.tasks}
     if len(set(names.values())) < len(names):
         return study
@@ -181,7 +181,7 @@ def _receipt(target: Target, setting: SurveySettings, pool: Sequence[str]) -> di
 
 
 def _made(setting: SurveySettings) -> dict[str, Any]:
-    """Returns when, where and from which folders the study was made: everything that depends on the machine."""
+    """Returns when, where and from which folders the paper study was made: everything that depends on the machine."""
     made_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     where = {"processor": processor(), "cores": os.cpu_count(), "python": platform.python_version()}
     return {"made_at": made_at, "model": setting.spec.model, "data_dir": setting.data_dir, **where}

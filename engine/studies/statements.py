@@ -1,5 +1,6 @@
-"""What a study says: the first paper's statements (Bansal et al. 2212.09095) and which of them hold for its model; how
-much of one axis a task can lose, read from the levels of a curve: the first detectable loss and the cliff; its tables.
+"""What a paper study says: the first paper's statements (Bansal et al. 2212.09095) and which of them hold for its
+model; how much of one axis a task can lose, read from the levels of a curve: the first detectable loss and the cliff;
+its tables.
 """
 
 import math

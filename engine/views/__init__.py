@@ -15,7 +15,7 @@
 `correlation`: how far rankings of tasks agree
 `mechanisms`: what in-context learning loses without kinds of heads
 `pruned`: an exported model, its speed and memory, and the perplexity of a text
-`sweep`: accuracy over tasks and levels, criteria compared by it, and a study's statements
+`sweep`: accuracy over tasks and levels, criteria compared by it, and a paper study's statements
 `heads`: what one head does, what ideal patterns leave, and where heads look in a corpus
 `training`: a run of training, and its snapshots
 `texts`: losses, continuations, attention, and the lens

@@ -18,7 +18,7 @@ UNKNOWN = f"{GREY}33"  # cells without a number
 LAYERS = ("#7b61d9", "#3c7fd0", "#1e9088", "#7d8a12", "#c8741a")  # each step is visible on white and on dark
 MARK = "#d9480f"  # selections, and borders that mean something
 DARK, LIGHT = "#1b2733", "#ffffff"  # a cross and its edge, visible on any cell
-QUIET, YES, NO = "#52606d", "#00704f", "#b34700"  # words of the report of a study
+QUIET, YES, NO = "#52606d", "#00704f", "#b34700"  # words of the report of a paper study
 PLACES = ("pruned", "now", "full", "second", "estimate", "other", "random", "chance")  # in the theme's palette
 
 

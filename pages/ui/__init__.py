@@ -6,5 +6,5 @@ A package of one screen is named as the screen's file is; a screen of sections a
 `controls`: controls that several screens have
 `downloads`: Export and slides, on every screen
 `sections`: measurements on a screen, each declared by a request
-`study_report`: a paper study as a folder of figures with one report
+`paper_report`: a paper study as a folder of figures with one report
 """

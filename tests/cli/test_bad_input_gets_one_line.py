@@ -189,7 +189,7 @@ def test_options_of_studies(arguments, part, cli, tiny_opt, questions, tmp_path)
     refused(cli(*arguments, *rest), 2, part)
 
 
-def test_a_study_of_nothing_says_why(cli, tiny_opt, tmp_path):
+def test_a_paper_study_of_nothing_says_why(cli, tiny_opt, tmp_path):
     command = ("sweep", "--model", tiny_opt, "--precision", "fp32", "--tasks", "nothing", "--shots", "0")
     code, out, lines = cli(*command, "--out", tmp_path / "x.csv")
     assert code == 1 and lines[-1] == "headroom: nothing could be measured; the lines above say why"

@@ -147,7 +147,7 @@ def test_files_are_checked_before_any_work_and_written_by_run_alone(kind, tmp_pa
         assert file.read_bytes() == f"a{file.suffix}".encode()
 
 
-def test_a_study_is_drawn_from_python_as_from_the_shell(tmp_path, monkeypatch, session):
+def test_a_paper_study_is_drawn_from_python_as_from_the_shell(tmp_path, monkeypatch, session):
     drawn = []
     monkeypatch.setattr("engine.__main__.draw_report", lambda *given: drawn.append(given))
     files = {str(tmp_path / "a" / "x.csv"): lambda: b"1"}

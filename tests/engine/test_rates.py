@@ -183,7 +183,7 @@ def test_what_was_begun_in_one_size_goes_on_in_it(about, monkeypatch):
     assert figures(about) == [4, 8, 12, 16, 32, 38]
 
 
-def test_a_study_asks_in_whole_chunks_however_slow_and_whatever_was_asked_before(about, monkeypatch):
+def test_a_paper_study_asks_in_whole_chunks_however_slow_and_whatever_was_asked_before(about, monkeypatch):
     """In 8 bits, questions in other company get other answers: two machines would tell of two models."""
     session, target, questions, full = about
     monkeypatch.setattr(module, "LONG_S", SLOW)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pages.ui.page import tables
-from pages.ui.study_report import typeset
+from pages.ui.paper_report import typeset
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMATTER = ROOT / "pages/ui/page/tables.py"

@@ -1,4 +1,4 @@
-"""A result says the same finding in the terminal, on a screen, in a notebook, and in the report of a study."""
+"""A result says the same finding in the terminal, on a screen, in a notebook, and in the report of a paper study."""
 
 import shlex
 from dataclasses import replace
@@ -9,7 +9,7 @@ from engine.__main__ import main
 from engine.requests import CompareCriteria, Correlate, Evaluate, ScoreImportance, Sweep, argv
 from engine.studies.paper_study import PaperStudy
 from engine.views.view import plain_text
-from pages.ui.study_report import figures
+from pages.ui.paper_report import figures
 from tests.pages.conftest import said, settled
 
 TASK = {"task": "demo_copy", "limit": 4}

@@ -1,10 +1,10 @@
-"""What the order of another task costs in the report of a study: the rows and the sentence."""
+"""What the order of another task costs in the report of a paper study: the rows and the sentence."""
 
 from dataclasses import replace
 
 from engine.questions.rendering import TaskSpec
 from engine.studies.sweeps import Point, SweepRow
-from pages.ui.study_report import transfer_in_words, transfer_rows
+from pages.ui.paper_report import transfer_in_words, transfer_rows
 
 TASKS = [TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 5)]
 

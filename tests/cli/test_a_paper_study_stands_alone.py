@@ -1,4 +1,4 @@
-"""The paper's study of a model: which of its statements hold, and a folder that needs no network and no app."""
+"""The paper study of a model: which of its statements hold, and a folder that needs no network and no app."""
 
 import json
 import math
@@ -20,7 +20,7 @@ from engine.studies.paper_study import PaperStudy, with_short_names
 from engine.studies.statements import mean_accuracy, statements, tables
 from engine.studies.surveys import Survey, SurveySettings
 from engine.studies.sweeps import Point, SweepRow, Swept
-from pages.ui.study_report import TIMES, figures, write_report
+from pages.ui.paper_report import TIMES, figures, write_report
 
 TASKS = tuple(TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 1, 5))
 LEVELS = range(0, 1001, 100)
@@ -141,7 +141,7 @@ def test_a_report_has_figures_of_every_part():
 
 
 def at(folder):
-    """A study of two files of questions and a task whose rows are wrong, all in a folder."""
+    """A paper study of two files of questions and a task whose rows are wrong, all in a folder."""
     tasks = [TaskSpec(f"{folder}/{name}.jsonl") for name in ("a", "b")]
     rows = [SweepRow(Point(task, 500, 0, "task", of.name), 9, 0.5, 0.0, 1.0, 0.5, 1, 0, 0, 0, 1.0)
             for task in tasks for of in tasks]  # fmt: skip

@@ -1,5 +1,5 @@
-"""A study that was stopped, killed and continued by other people on other machines gives the same report, byte for byte
-but for the one line that says when and where.
+"""A paper study that was stopped, killed and continued by other people on other machines gives the same report, byte
+for byte but for the one line that says when and where.
 
 Machines are processes: each with a store, a working folder, a model's folder, a home, a clock's zone, a language and a
 seed of hashes of its own. Where Intel's library can be told to add up alike on all of its processors, one has another
@@ -21,8 +21,8 @@ from cache import Store
 from engine.__main__ import main
 from engine.demo import model_folder
 from engine.kernels.kernel_choice import abilities, processor
-from pages.ui.study_report import TIMES
-from tests.cli.test_a_study_stands_alone import but_for_times
+from pages.ui.paper_report import TIMES
+from tests.cli.test_a_paper_study_stands_alone import but_for_times
 from tests.conftest import HANG_S, IS_THOROUGH, REPOSITORY
 from tests.engine.fixtures import write_questions
 from tests.same_results import differences

@@ -1,4 +1,4 @@
-"""A study as a folder that stands alone: every figure as SVG and PNG, and one HTML report that needs no network."""
+"""A paper study as a folder that stands alone: every figure as SVG and PNG, one HTML report that needs no network."""
 
 import base64
 import html
