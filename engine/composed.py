@@ -128,30 +128,30 @@ def every(
     `label`, or by their own messages if it is empty."""
 
     def body(run: ComposedRun) -> Generator[Progress[Gathered[K, T]], None, Gathered[K, T]]:
-        known = Gathered[K, T]()
+        gathered = Gathered[K, T]()
         for name, build in parts.items():
 
             def noted(step: Progress[T], name: K = name) -> Progress[Gathered[K, T]]:
-                nonlocal known
+                nonlocal gathered
                 if step.value is not None:
-                    known = replace(known, partial={**known.partial, name: step.value})
-                return step.map(lambda value: known)
+                    gathered = replace(gathered, partial={**gathered.partial, name: step.value})
+                return step.map(lambda value: gathered)
 
             end = run.done + size(name)
             try:
-                found = yield from driven(run.steps(build(run.session), size(name), label(name)), noted)
-                if not found.is_complete:
-                    known = replace(known, missing={**known.missing, name: found.missing})
-                elif found.value is not None:
-                    others = {other: each for other, each in known.partial.items() if other != name}
-                    known = replace(known, values={**known.values, name: found.value}, partial=others)
+                part = yield from driven(run.steps(build(run.session), size(name), label(name)), noted)
+                if not part.is_complete:
+                    gathered = replace(gathered, missing={**gathered.missing, name: part.missing})
+                elif part.value is not None:
+                    others = {other: each for other, each in gathered.partial.items() if other != name}
+                    gathered = replace(gathered, values={**gathered.values, name: part.value}, partial=others)
             except Canceled:
                 raise
             except HeadroomError as error:
-                known = replace(known, failed={**known.failed, name: str(error)})
+                gathered = replace(gathered, failed={**gathered.failed, name: str(error)})
             run.done = end
-            yield run.so_far(known, label(name))
-        return known
+            yield run.so_far(gathered, label(name))
+        return gathered
 
     return composed(target, about, body, max(1, sum(map(size, parts))))
 

@@ -246,22 +246,22 @@ class Jobs:
         """The lane in which a job runs."""
         return self._reading if job.reads else self._measuring
 
-    def _reader(self, job: HeldJob, asked: Job) -> HeldJob:
+    def _reader(self, job: HeldJob, waiting: Job) -> HeldJob:
         """A job that reads the results of one that waits, and ends that if none is missing."""
 
         def read() -> Iterator[Progress[Any]]:
-            assert asked.read_stored is not None
-            found: Any = None
+            assert waiting.read_stored is not None
+            value: Any = None
             with suppress(LeftToMeasuring):
-                for step in asked.read_stored() if job.status.state == "queued" else ():
-                    found = step.value
+                for step in waiting.read_stored() if job.status.state == "queued" else ():
+                    value = step.value
                     yield replace(step, value=None)
             with self._changed:
-                if found is not None and job in self._measuring.queue:
+                if value is not None and job in self._measuring.queue:
                     self._measuring.queue.remove(job)
-                    self._end(job, state="done", value=found)
+                    self._end(job, state="done", value=value)
 
-        reader = HeldJob(replace(asked, start=read, while_seen=False, reads=True), job.number)
+        reader = HeldJob(replace(waiting, start=read, while_seen=False, reads=True), job.number)
         reader.places = job.places  # of the same tabs, whichever these are by then
         return reader
 

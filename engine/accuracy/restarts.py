@@ -157,7 +157,7 @@ def under_each(target: Target, questions: Questions, masks: Sequence[Mask]) -> M
 
     total = len(masks) * questions.n
 
-    def measured(session: Session, chunk: Sequence[int], keys: Mapping[Mask, str], done: int) -> Steps[Any]:
+    def measure_chunk(session: Session, chunk: Sequence[int], keys: Mapping[Mask, str], done: int) -> Steps[Any]:
         """Measures and stores one chunk under each mask whose record is missing."""
         loaded = yield from session.loaded(target, done, total)
         started, n_done = time.perf_counter(), 0
@@ -182,19 +182,19 @@ def under_each(target: Target, questions: Questions, masks: Sequence[Mask]) -> M
             missing = {mask: piece.key for mask, piece in wanted.items() if found(session, piece) is None}
             if missing:
                 cached = False
-                yield from measured(session, chunk, missing, done)
+                yield from measure_chunk(session, chunk, missing, done)
             done = min(total, done + len(masks) * len(chunk))
             yield Progress(done, total, message=f"without one of {len(masks) - 1}", cached=cached)
         answers: list[Answers] = []
         for mask in masks:
-            known = evaluation(target, questions, mask, by_pace=False).stored(session)
-            if known is None:
+            answers_under_mask = evaluation(target, questions, mask, by_pace=False).stored(session)
+            if answers_under_mask is None:
                 for at in range(0, len(masks), APART):
                     some = masks[at : at + APART]
                     share = partial(expected().times, len(some) / len(masks))
                     note_incomplete.get()(Call(under_each, (target, questions, some)), {pieces[some[0]][0].key: share})
                 return {pieces[mask][0].key: expected}
-            answers.append(known)
+            answers.append(answers_under_mask)
         yield Progress(total, total, answers, cached=cached)
         return {}
 

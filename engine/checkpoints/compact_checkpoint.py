@@ -63,33 +63,33 @@ def stock_tensors(folder: Path, is_tied: bool) -> Iterator[dict[str, LazyTensor]
         yield _spread_out(config, stored) if is_small(config) else stored
 
 
-def _spread_out(config: Mapping[str, Any], stored: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
+def _spread_out(config: Mapping[str, Any], tensors: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
     """The tensors of the stock model, each made when it is asked for."""
     stock = stock_config(config)
     family, shape, kept = family_of(stock), shape_of(stock), config["kept_heads"]
-    due, dtype, front = _layer_shapes(stock, family), next(iter(stored.values())).dtype, f"{family.layers}."
-    found = {}
-    for name, tensor in stored.items():
+    due, dtype, front = _layer_shapes(stock, family), next(iter(tensors.values())).dtype, f"{family.layers}."
+    spread = {}
+    for name, tensor in tensors.items():
         place = place_of(name)
         if place is None:
-            found[name] = tensor
+            spread[name] = tensor
             continue
         front = place.front.removesuffix(f"{place.layer}.")
         if place.rest.endswith(f".{CONSTANT}"):
             module = family.attention.out if is_attention(family, place.rest) else family.ffn_write
             whole = f"{place.front}{module}.bias"
-            found[whole] = LazyTensor(whole, tensor.shape, tensor.dtype, tensor.read)
+            spread[whole] = LazyTensor(whole, tensor.shape, tensor.dtype, tensor.read)
             continue
         size = due.get(place.rest, tensor.shape)
         if size != tensor.shape:
             read = partial(_spread, tensor, size, family, shape, place, kept[place.layer])
             tensor = LazyTensor(name, size, tensor.dtype, read)
-        found[name] = tensor
+        spread[name] = tensor
     for layer in range(shape.n_layers):
         for rest, size in due.items():
             name = f"{front}{layer}.{rest}"
-            found.setdefault(name, LazyTensor(name, size, dtype, partial(_nothing, name, size, dtype)))
-    return found
+            spread.setdefault(name, LazyTensor(name, size, dtype, partial(_nothing, name, size, dtype)))
+    return spread
 
 
 def _layer_shapes(config: Mapping[str, Any], family: Family) -> dict[str, tuple[int, ...]]:

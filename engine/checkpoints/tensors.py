@@ -59,21 +59,21 @@ def stored_tensors(folder: Path, is_tied: bool) -> Iterator[dict[str, LazyTensor
     from safetensors import safe_open
 
     with ExitStack() as opened:
-        found: dict[str, LazyTensor] = {}
+        tensors: dict[str, LazyTensor] = {}
         for file in weight_files(folder):
             entries = contents(file)
             if entries is None:
-                found |= _read_whole(file)
+                tensors |= _read_whole(file)
             elif file.suffix == ".safetensors":
                 handle = opened.enter_context(safe_open(str(file), framework="pt", device="cpu", backend="pread"))
                 for name, entry in entries.items():
-                    found[name] = LazyTensor(name, entry.shape, entry.dtype, partial(_slice, handle, name))
+                    tensors[name] = LazyTensor(name, entry.shape, entry.dtype, partial(_slice, handle, name))
             else:
                 places = [entry.at for entry in entries.values()]
                 for name, entry in entries.items():
                     if not (is_tied and name.endswith(UNEMBEDDINGS) and places.count(entry.at) > 1):
-                        found[name] = LazyTensor(name, entry.shape, entry.dtype, partial(_read, entry))
-        yield {name: stored for name, stored in found.items() if not BUFFERS.fullmatch(name)}
+                        tensors[name] = LazyTensor(name, entry.shape, entry.dtype, partial(_read, entry))
+        yield {name: tensor for name, tensor in tensors.items() if not BUFFERS.fullmatch(name)}
 
 
 def under_own_names(stored: Mapping[str, LazyTensor], family: Family) -> dict[str, LazyTensor]:

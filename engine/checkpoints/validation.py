@@ -27,30 +27,30 @@ def refuse_other_layers(model: str, names: Iterable[str], n_layers: int) -> None
         )
 
 
-def refuse_unless_whole(model: str, stored: Mapping[str, LazyTensor], model_class: Any, config: Any) -> None:
+def refuse_unless_whole(model: str, tensors: Mapping[str, LazyTensor], model_class: Any, config: Any) -> None:
     """HeadroomError naming the first tensor that is missing, has another shape or no place, and how many there are.
 
-    `stored` has the tensors by their names in the model.
+    `tensors` has the tensors by their names in the model.
     """
-    refuse_other_layers(model, stored, config.num_hidden_layers)
+    refuse_other_layers(model, tensors, config.num_hidden_layers)
     skeleton = empty_model(model_class, config)
     due = {name: tuple(value.shape) for name, value in skeleton.state_dict().items()}
-    places = {name: _place(name, skeleton.base_model_prefix, due) for name in stored}
-    given = {place: name for name, place in places.items() if place}
+    places = {name: _place(name, skeleton.base_model_prefix, due) for name in tensors}
+    by_place = {place: name for name, place in places.items() if place}
     for place, count in Counter(places.values()).items():
         if place and count > 1:
             raise HeadroomError(f"{model}: {place} is in its files under {count} names; keep one of them")
     wrong = [
-        f"{name} is {stored[name].shape} and should be {due[place]}"
-        for place, name in given.items()
-        if stored[name].shape != due[place]
+        f"{name} is {tensors[name].shape} and should be {due[place]}"
+        for place, name in by_place.items()
+        if tensors[name].shape != due[place]
     ]
     types = [
-        f"{name} is of type {stored[name].dtype} and should be of floating point"
-        for name in given.values()
-        if "float" not in stored[name].dtype
+        f"{name} is of type {tensors[name].dtype} and should be of floating point"
+        for name in by_place.values()
+        if "float" not in tensors[name].dtype
     ]
-    missing = missing_tensors(skeleton, given)
+    missing = missing_tensors(skeleton, by_place)
     wrong += [f"{name} is missing" for name in due if name in missing]
     strangers = sorted(name for name, place in places.items() if not place)
     refuse_foreign(model, strangers)
@@ -58,7 +58,7 @@ def refuse_unless_whole(model: str, stored: Mapping[str, LazyTensor], model_clas
         raise HeadroomError(f"{model} is not of plain weights: {types[0]}{_more(types)}; {FULL_PRECISION}")
     if wrong:
         instead = f"; the files hold {strangers[0]} instead" if missing and strangers else ""
-        advice = _advice(stored, strangers, skeleton.base_model_prefix, due)
+        advice = _advice(tensors, strangers, skeleton.base_model_prefix, due)
         raise HeadroomError(f"{model} is not whole: {wrong[0]}{_more(wrong)}{instead}; {advice}")
     if strangers:
         raise HeadroomError(

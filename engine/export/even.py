@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 INSTEAD = "or use --form small, which takes any mask"
 
 
-def even(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, reads: bool = True) -> ExportForm:
+def even(identity: Identity, tensors: Mapping[str, LazyTensor], mask: Mask, reads: bool = True) -> ExportForm:
     """Returns the plan of the form `even`. `reads` = False: no tensor is read, and only the sizes of the plan are
     valid. UsageError: says what is uneven, and what else to prune or keep."""
     config, family, shape = identity.config, family_of(identity.config), identity.shape
@@ -41,7 +41,7 @@ def even(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, reads
     if family.embedding_norm:
         first = f"{family.embedding_norm}.bias"
     begins = re.compile(rf"(.*\.)?{first}")
-    added = _biases(identity, stored, stays) if reads else {}  # by the previous layer, -1 for none
+    added = _biases(identity, tensors, stays) if reads else {}  # by the previous layer, -1 for none
     own = family.own_name("num_hidden_layers")
     changed: dict[str, Any] = {own if own in config else "num_hidden_layers": len(stays)}
     if family.by_layer is not None and len(stays) < shape.n_layers:
@@ -49,15 +49,15 @@ def even(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, reads
     if n_heads < shape.n_heads:
         changed |= {"num_attention_heads": n_heads, "num_key_value_heads": n_keys, "head_dim": shape.d_head}
     planned = []
-    for name, tensor in stored.items():
+    for name, tensor in tensors.items():
         place, size, change = place_of(name), list(tensor.shape), None
         if place is not None:
             if place.layer not in kept:
                 continue
             heads = kept[place.layer]
-            if n_heads < shape.n_heads and (found := head_numbers(family, shape, place.rest, heads)):
-                size[found[0]] = len(found[1])
-                change = partial(taken_at, *found)
+            if n_heads < shape.n_heads and (numbers := head_numbers(family, shape, place.rest, heads)):
+                size[numbers[0]] = len(numbers[1])
+                change = partial(taken_at, *numbers)
             front = place.front.removesuffix(f"{place.layer}.")
             if place.rest == f"{family.ffn_write}.bias" and place.layer in added:
                 change = partial(_plus, added[place.layer])
@@ -116,15 +116,15 @@ def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]
                              f"is uneven: keep equally many heads of each group in every layer, {INSTEAD}")  # fmt: skip
 
 
-def _biases(identity: Identity, stored: Mapping[str, LazyTensor], stays: list[int]) -> dict[int, Tensor]:
+def _biases(identity: Identity, tensors: Mapping[str, LazyTensor], stays: list[int]) -> dict[int, Tensor]:
     """Returns the biases that dropped layers still add: (d_model,) by the previous layer that stays, -1 for none.
     UsageError: there is no bias or embedding to add one to."""
     config, family = identity.config, family_of(identity.config)
-    by_place = {(place.layer, place.rest): name for name in stored if (place := place_of(name)) is not None}
-    found: dict[int, Tensor] = {}
+    by_place = {(place.layer, place.rest): name for name in tensors if (place := place_of(name)) is not None}
+    biases: dict[int, Tensor] = {}
     for layer in set(range(identity.shape.n_layers)) - set(stays):
         name = by_place.get((layer, f"{family.attention.out}.bias"))
-        if name is None or not (bias := made(stored[name], None).float()).any():
+        if name is None or not (bias := made(tensors[name], None).float()).any():
             continue
         if family.norms_after[0]:
             raise UsageError(_nowhere(layer, "it goes through the layer's norm"))
@@ -136,8 +136,8 @@ def _biases(identity: Identity, stored: Mapping[str, LazyTensor], stays: list[in
         if before < 0:
             scales = family.scales(config)
             bias = bias * scales.residual / scales.embedding
-        found[before] = bias if before not in found else found[before] + bias
-    return found
+        biases[before] = bias if before not in biases else biases[before] + bias
+    return biases
 
 
 def _nowhere(layer: int, why: str) -> str:

@@ -78,12 +78,12 @@ def export(session: Session, target: Target, asked: Export) -> Iterator[Progress
     _refuse_small(identity)
     for files in (copied, base_cards):  # rejected before anything is measured
         files(identity.folder)
-    with stock_tensors(identity.folder, is_tied(identity.config)) as stored:
-        total = 3 * make(identity, stored, asked.mask).n_bytes // 1_000_000 + 3  # read to compare, written, read again
+    with stock_tensors(identity.folder, is_tied(identity.config)) as tensors:
+        total = 3 * make(identity, tensors, asked.mask).n_bytes // 1_000_000 + 3  # read to compare, written, read again
         judged = yield from _judged(session, target, asked, total)
         yield Progress(0, total, message="loading the full model to compare", is_loading=True)
         loaded = reference_model(session, target)
-        plan = make(identity, stored, asked.mask)
+        plan = make(identity, tensors, asked.mask)
         expected = masked_logits(loaded, target.bos, asked.mask)
         spec, tokenizer = loaded.spec, loaded.tokenizer
         del loaded
@@ -137,13 +137,13 @@ def _judged(
     """Measures accuracy of the full and of the masked model, or reads it from the store."""
     if asked.questions is None:
         return None
-    found = []
+    answers = []
     for mask, label in ((Mask.full(target.shape), "accuracy of the full model"), (asked.mask, "accuracy, pruned")):
-        found.append(
+        answers.append(
             (yield from last_value(evaluation(target, asked.questions, mask).run(session), 0, total, 0, label))
         )
     task = asked.questions.task
-    return Judged(Path(task.name).name, task.shots, target.spec.precision, *found)
+    return Judged(Path(task.name).name, task.shots, target.spec.precision, *answers)
 
 
 def _write_beside(identity: Identity, tokenizer: Any, aside: Path, plan: ExportForm) -> None:

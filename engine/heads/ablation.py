@@ -148,18 +148,18 @@ def mean_outputs(loaded: Loaded, inputs: Any, mask: Mask) -> Means:
 
 
 def _pieces(
-    target: Target, texts: Sequence[str], how: Ablating, measured: Sequence[str], records: Sequence[Record]
+    target: Target, texts: Sequence[str], how: Ablating, mean_texts: Sequence[str], records: Sequence[Record]
 ) -> list[Piece]:
-    """Returns one piece per text. Mean ablation has one more, first: the means over all `measured` texts, shared by
+    """Returns one piece per text. Mean ablation has one more, first: the means over all `mean_texts`, shared by
     both kinds, which the others read from the first of the `records` so far."""
-    found, shape, reference = [], target.shape, None
+    pieces, shape, reference = [], target.shape, None
     if how.fill == "mean":
-        measured = [checked(text) for text in measured]
-        reference = sorted(map(text_digest, measured))
+        mean_texts = [checked(text) for text in mean_texts]
+        reference = sorted(map(text_digest, mean_texts))
         about = {"mask": how.mask.key(), "tokens": MIN_TOKENS, "means": reference}
         outputs = {"heads": (shape.n_layers, shape.n_heads, shape.d_head), "ffns": (shape.n_layers, shape.d_model)}
-        measure = partial(_means, bos=target.bos, mask=how.mask, texts=measured)
-        found.append(Piece(canonical_key("attribution", target.key() | about), 0, outputs, measure))
+        measure = partial(_means, bos=target.bos, mask=how.mask, texts=mean_texts)
+        pieces.append(Piece(canonical_key("attribution", target.key() | about), 0, outputs, measure))
     fields = {"mask": how.mask.key(), "ablation": how.kind, "fill": how.fill, "tokens": MIN_TOKENS}
     fields |= {"reference": reference}
     shapes = {"base": ("n",), "ablated": (target.shape.n_layers, target.shape.n_heads, "n")}
@@ -167,8 +167,8 @@ def _pieces(
     for text in map(checked, texts):
         key = canonical_key("attribution", of_target | fields | {"text": text_digest(text)})
         measure = partial(_measured, bos=target.bos, text=text, how=how, records=records)
-        found.append(Piece(key, target.shape.n_heads_total + 1, shapes, measure))
-    return found
+        pieces.append(Piece(key, target.shape.n_heads_total + 1, shapes, measure))
+    return pieces
 
 
 def _means(loaded: Loaded, bos: bool, mask: Mask, texts: Sequence[str]) -> Measuring:

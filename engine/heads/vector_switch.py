@@ -88,7 +88,7 @@ def top_heads(scores: FunctionVectorScores) -> tuple[tuple[int, int], ...]:
 def vector_switch(target: Target, task: PairTask, scores: FunctionVectorScores) -> Measurement[VectorSwitch]:
     """Returns the VectorSwitch of a task, with the vector of the heads that `scores` rank first. HeadroomError: too
     few pairs, or the model mixes the keys of neighboring tokens."""
-    heads, known = top_heads(scores), lru_cache(maxsize=1)(task.tokenized)
+    heads, tokenized = top_heads(scores), lru_cache(maxsize=1)(task.tokenized)
     parts = [
         (split, at) for split in SPLITS for at in range(0, max(1, min(N_PAIRS, len(getattr(task, split)))), N_A_PIECE)
     ]
@@ -99,13 +99,15 @@ def vector_switch(target: Target, task: PairTask, scores: FunctionVectorScores) 
         texts = sum(len(task.asked(pair).contexts[0]) for pair in task.pairs) / max(1, len(task.pairs))
         read = N_A_PIECE * ((N_SHOTS + 2) * texts + CHARACTERS_A_TOKEN * n_layers / 2)
         shapes: dict[str, tuple[int | str, ...]] = {"few": ("n",), "zero": ("n",), "switched": (n_layers, "n")}
-        found = [mean_outputs(target, task, known)]
+        all_pieces = [mean_outputs(target, task, tokenized)]
         for split, first in parts:
             key = canonical_key("vector switch", about | {"split": split, "first": first, "n": N_A_PIECE})
-            asked = partial(_asked, split=split, first=first)
-            measure = partial(_measured, bos=target.bos, tokenized=known, asked=asked, heads=heads, records=records)
-            found.append(Piece(key, 1, shapes, measure, lambda: read))
-        return found
+            questions_of = partial(_asked, split=split, first=first)
+            measure = partial(
+                _measured, bos=target.bos, tokenized=tokenized, asked=questions_of, heads=heads, records=records
+            )
+            all_pieces.append(Piece(key, 1, shapes, measure, lambda: read))
+        return all_pieces
 
     def value(records: list[Record]) -> VectorSwitch | None:
         if len(records) <= len(parts):

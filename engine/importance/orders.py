@@ -189,13 +189,15 @@ def evidence(
     a step is relative to all parts.
     """
     shape, needed = target.shape, [name for name in RANKED if name in wanted or name == "layers" and n_layers]
-    measured = {*PARTS, *(["layers"] if LAYERS_BY[ranking.layers_by] else [])}
+    of_questions = {*PARTS, *(["layers"] if LAYERS_BY[ranking.layers_by] else [])}
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Evidence]:
-        known, questions = Evidence(), None
-        if measured & {*needed}:
-            asked = rendered or render_questions(replace(task, split=ranking.split), data_dir, run.session.store)
-            questions = select(asked, ranking.n_scored, "stratified")
+        result, questions = Evidence(), None
+        if of_questions & {*needed}:
+            all_questions = rendered or render_questions(
+                replace(task, split=ranking.split), data_dir, run.session.store
+            )
+            questions = select(all_questions, ranking.n_scored, "stratified")
         n = questions.n if questions else 1
         sizes = {name: n * passes(ranking.what(name), shape) for name in PARTS} | {"prefix_matching": 1}
         sizes["layers"] = n * n_passes(shape, ranking.layers_by, n_layers)
@@ -211,8 +213,8 @@ def evidence(
             else:
                 assert questions is not None
                 part = importance(target, questions, ranking.what("heads" if name == "heads" else "ffns"))
-            known = replace(known, **{name: (yield from run.part(part, size, label, counts=False))})
-        return known
+            result = replace(result, **{name: (yield from run.part(part, size, label, counts=False))})
+        return result
 
     return composed(target, ("evidence", task, ranking, *needed, n_layers, data_dir), body)
 

@@ -145,21 +145,21 @@ def plan_placement(model: ModelConfig, precision: str, folder: Path) -> Placemen
     """Where the layers of this model go: where the user wants them (HEADROOM_PLACE), on one device if it fits there,
     else on as many places as it takes. `folder`: where layers would lie on disk. HeadroomError: the model does not
     fit."""
-    asked, main, needs = asked_places(), _main(), load_needs(model, precision)
+    wanted, main, needs = asked_places(), _main(), load_needs(model, precision)
     whole = Placement((main,) * needs.n_layers, main, needs.layer["weights"])
     estimate = memory_estimate(model, precision)
-    if asked is None and estimate.fits and (main == CPU or estimate.needed_bytes <= free_memory(folder)[main]):
+    if wanted is None and estimate.fits and (main == CPU or estimate.needed_bytes <= free_memory(folder)[main]):
         return whole
     free = free_memory(folder)
     usable = {name: room for name, room in free.items() if not (_is_int8_on_gpu(precision) and name in (CPU, DISK))}
-    layers = _asked(asked, model.name, needs.n_layers, free) if asked else place(needs, usable)
-    found = replace(whole, layers=layers, is_asked=asked is not None)
-    if _is_int8_on_gpu(precision) and found.moved_bytes():
+    layers = _asked(wanted, model.name, needs.n_layers, free) if wanted else place(needs, usable)
+    placement = replace(whole, layers=layers, is_asked=wanted is not None)
+    if _is_int8_on_gpu(precision) and placement.moved_bytes():
         raise HeadroomError(f"{PLACE} places layers off the GPU, but int8 layers cannot be moved (bitsandbytes); "
                             "name GPUs alone, or choose bf16 or fp32")  # fmt: skip
-    if len(layers) < needs.n_layers or (asked and not _has_room(found, needs, free)):
-        raise HeadroomError(_no_room(model.name, precision, needs, estimate, free, folder, found))
-    return found
+    if len(layers) < needs.n_layers or (wanted and not _has_room(placement, needs, free)):
+        raise HeadroomError(_no_room(model.name, precision, needs, estimate, free, folder, placement))
+    return placement
 
 
 def refusal(offer: Offer, precision: str, folder: Path) -> str | None:
@@ -246,18 +246,18 @@ def _is_int8_on_gpu(precision: str) -> bool:
 
 
 def _asked(
-    asked: Sequence[tuple[str, int | None]], name: str, n_layers: int, free: Mapping[str, int]
+    places: Sequence[tuple[str, int | None]], name: str, n_layers: int, free: Mapping[str, int]
 ) -> tuple[str, ...]:
-    found: list[str] = []
-    for place, count in asked:
+    layers: list[str] = []
+    for place, count in places:
         if place not in free:
             raise UsageError(f"{PLACE} names {place}, and this computer has {', '.join(free)}; choose among these")
-        left = n_layers - len(found)
-        found += [place] * (left if count is None else min(count, left))
-    if len(found) < n_layers:
-        raise UsageError(f"{PLACE} has places for {len(found)} layers, and {name} has {n_layers}; leave the number "
+        left = n_layers - len(layers)
+        layers += [place] * (left if count is None else min(count, left))
+    if len(layers) < n_layers:
+        raise UsageError(f"{PLACE} has places for {len(layers)} layers, and {name} has {n_layers}; leave the number "
                          "of the last place out, and it takes the rest")  # fmt: skip
-    return tuple(found)
+    return tuple(layers)
 
 
 def _has_room(placement: Placement, needs: Needs, free: Mapping[str, int]) -> bool:

@@ -144,32 +144,32 @@ def render_questions(
     file of very many rows (`rows.LARGE`) only the `first` are rendered, or where that is 0 a sample; None: all of them.
     """
     info = task_info(task.name)
-    given, source, more = _given(task, info, data_dir, first), "hub", {}
-    if given is not None:
-        source = f"file {given.digest}"
-        if given.is_parted:
+    local_rows, source, more = _given(task, info, data_dir, first), "hub", {}
+    if local_rows is not None:
+        source = f"file {local_rows.digest}"
+        if local_rows.is_parted:
             more["parted"] = rows.TRAIN_SHARE
-        if given.is_large:
+        if local_rows.is_large:
             more["drawn"] = [rows.SAMPLED, first]
     name = Path(task.name).name if task.name.endswith(OWN_SUFFIXES) else task.name
     fields = {**task.fields(), "name": name, "source": source, "lm_eval": version("lm_eval")}
     key = canonical_key("requests", fields | more)
-    found = made_of(decode(store.get(key)) if store is not None else None, questions_in)
-    if found is None and (shipped := shipped_records()) is not None:
-        found = made_of(shipped.record(key), questions_in)  # rendered by the same version: the key names it
-    if found is None:
-        _refuse_to_fetch(task, given)
+    rendered = made_of(decode(store.get(key)) if store is not None else None, questions_in)
+    if rendered is None and (shipped := shipped_records()) is not None:
+        rendered = made_of(shipped.record(key), questions_in)  # rendered by the same version: the key names it
+    if rendered is None:
+        _refuse_to_fetch(task, local_rows)
         leave_to_measuring()  # imports libraries, and changes some of their functions meanwhile
-        text = json.dumps(_render(task, info, given))
+        text = json.dumps(_render(task, info, local_rows))
         record = Record({"json": np.frombuffer(text.encode(), np.uint8)}, {"kind": "requests", "task": task.fields()})
         if store is not None:
             store.put(key, encode(record))
-        found = questions_in(record)
-    questions, greedy, labels_kept = found
+        rendered = questions_in(record)
+    questions, greedy, labels_kept = rendered
     chance = info.chance
     if not info.chance and not greedy:
         chance = float(np.mean([len(question.golds) / len(question.contexts) for question in questions]))
-    own = given.own_file(task.split, info) if given is not None and task.name.endswith(OWN_SUFFIXES) else None
+    own = local_rows.own_file(task.split, info) if local_rows is not None and task.name.endswith(OWN_SUFFIXES) else None
     for line in own.remarks if own is not None else ():
         remark.get()(line)
     return RenderedQuestions(task, questions, greedy, source, chance, labels_kept, own)

@@ -70,13 +70,13 @@ class ReportHead(WithData, OfModel):
     def measure(self, run: RequestRun) -> Result:
         from engine.studies.one_head import READ
 
-        target, asked = self.target(run.session), self.asked(run.session)
+        target, request = self.target(run.session), self.asked(run.session)
         wanted = self.measurement(run.session)
-        found = wanted.so_far(run.session) if self.stored_only else run.value(wanted)
-        assert found is not None
-        fields = {"head": asked.name, **told(found), "model": target.identity.name, "precision": self.precision}
-        view = head_view(asked.name, fields, found, READ)
-        return Result(found, {"finding": plain_text(view.finding), **fields}, view)
+        portrait = wanted.so_far(run.session) if self.stored_only else run.value(wanted)
+        assert portrait is not None
+        fields = {"head": request.name, **told(portrait), "model": target.identity.name, "precision": self.precision}
+        view = head_view(request.name, fields, portrait, READ)
+        return Result(portrait, {"finding": plain_text(view.finding), **fields}, view)
 
 
 def told(found: Any) -> dict[str, Any]:
@@ -201,20 +201,20 @@ class IdealizeHeads(OfTexts):
         if self.text or self.passage or self.from_task:
             texts = self.contents(run, self.texts)
             losses = run.value(ideal_losses(target, texts, ideal))
-            found = value["texts"] = {kind: recovered_in_texts(losses, kind) for kind in PATTERNS}
+            recovered = value["texts"] = {kind: recovered_in_texts(losses, kind) for kind in PATTERNS}
             means = {side: _mean_loss(losses[side]) for side in SIDES}
-            first, n_tokens = next(iter(found.values())), sum(map(len, losses["full"]))
+            first, n_tokens = next(iter(recovered.values())), sum(map(len, losses["full"]))
             fields["texts"] = {"n": len(texts), "n_tokens": n_tokens, "n_scored": first.n_scored, "loss_nats": means,
-                               "recovered": _recovered_fields(found)}  # fmt: skip
+                               "recovered": _recovered_fields(recovered)}  # fmt: skip
         elif task is None:
             raise UsageError("name the input: --text FILE, --passage TITLE or --from-task TASK, or --task NAME")
         if task is not None:
             questions = selected(task, self.data_dir, run.session, self.limit, "first")
             answers = run.value(ideal_answers(target, questions, ideal))
-            found = value["questions"] = {kind: recovered_in_questions(answers, kind) for kind in PATTERNS}
+            recovered = value["questions"] = {kind: recovered_in_questions(answers, kind) for kind in PATTERNS}
             right = {side: accuracy(answers[side]).acc for side in SIDES}
             fields["questions"] = {"task": self.task, "shots": self.shots, "n": questions.n, "acc": right,
-                                   "recovered": _recovered_fields(found)}  # fmt: skip
+                                   "recovered": _recovered_fields(recovered)}  # fmt: skip
         fields |= {"model": target.identity.name, "precision": self.precision, "bos": target.bos}
         return Result(value, fields, ideal_view(names, fields))
 
@@ -240,21 +240,21 @@ class ShowFindings(Request):
         return Evaluate(task=SHOWN_TASK).target(session)
 
     def measure(self, run: RequestRun) -> Result:
-        shown: dict[str, Any] = {"task": SHOWN_TASK, "shots": SHOWN_SHOTS, "limit": SHOWN_QUESTIONS}
+        settings: dict[str, Any] = {"task": SHOWN_TASK, "shots": SHOWN_SHOTS, "limit": SHOWN_QUESTIONS}
         target = self.target(run.session)
         heads = run.value(found_heads(target)).heads
         gone = without(target.shape, heads).text()
         instead = random_heads_mask(target.shape, heads, 0).text()
-        asked = {
-            "full": Evaluate(**shown),
-            "pruned": Evaluate(**shown, prune_heads=SHOWN_PERCENT, order_questions=32),
-            "without": Evaluate(**shown, mask=gone),
-            "random": Evaluate(**shown, mask=instead),
+        requests = {
+            "full": Evaluate(**settings),
+            "pruned": Evaluate(**settings, prune_heads=SHOWN_PERCENT, order_questions=32),
+            "without": Evaluate(**settings, mask=gone),
+            "random": Evaluate(**settings, mask=instead),
             "text": MeasureLosses(passage=SHOWN_PASSAGE, mask=gone, out="losses.csv"),
         }
-        found = {name: request.measure(run) for name, request in asked.items()}
-        percent = {name: f"{100 * each.fields['acc']:.0f}%" for name, each in found.items() if "acc" in each.fields}
-        lost = found["text"].fields
+        results = {name: request.measure(run) for name, request in requests.items()}
+        percent = {name: f"{100 * each.fields['acc']:.0f}%" for name, each in results.items() if "acc" in each.fields}
+        lost = results["text"].fields
         findings = {
             "pruned": f"Without {SHOWN_PERCENT}% of its heads, the model answers {percent['pruned']} of "
             f"{SHOWN_QUESTIONS} questions right, with all {percent['full']} ({SHOWN_TASK}, {SHOWN_SHOTS} examples).",
@@ -263,7 +263,7 @@ class ShowFindings(Request):
             "text": f"Without them, a repeated text costs {lost['loss_masked_nats']:.2f} nats a token instead of "
             f"{lost['loss_full_nats']:.2f} ({SHOWN_PASSAGE}).",
         }
-        commands = {name: shlex.join(["headroom", *argv(asked[name])]) for name in findings}
+        commands = {name: shlex.join(["headroom", *argv(requests[name])]) for name in findings}
         lines = [f"{at}. {words}\n   {commands[name]}" for at, (name, words) in enumerate(findings.items(), start=1)]
         fields = {"findings": [{"finding": words, "command": commands[name]} for name, words in findings.items()]}
-        return Result(found, fields | {"heads": gone}, text_view("\n".join(lines)))
+        return Result(results, fields | {"heads": gone}, text_view("\n".join(lines)))

@@ -116,39 +116,39 @@ class MeasureLosses(ScoredTexts):
         pairs = zip(targets, (self.base_mask, self.mask), strict=True)
         sides = [(target, parse_mask(mask, target.shape)) for target, mask in pairs]
         texts = self.contents(run, self.texts)
-        measured = [  # side by side, so that each model is loaded once
+        losses = [  # side by side, so that each model is loaded once
             [run.value(token_losses(*self._target_with(target, text), mask, cutting, self.chat)) for text in texts]
             for target, mask in sides
         ]
         frames = []
-        for at, (a, b) in enumerate(zip(*measured, strict=True)):
+        for at, (a, b) in enumerate(zip(*losses, strict=True)):
             same_tokens(a, b)
             frame = pd.DataFrame({"index": np.arange(1, len(a) + 1), "token": a.pieces, "loss_full_nats": a.loss_nats,
                                   "loss_masked_nats": b.loss_nats, "diff_nats": b.loss_nats - a.loss_nats})  # fmt: skip
             frames.append(frame if len(texts) == 1 else frame.assign(text=at + 1))
         whole = pd.concat(frames)
-        full, masked = ([each.loss_nats for each in side] for side in measured)
+        full, masked = ([each.loss_nats for each in side] for side in losses)
         try:
             scores = {"full": icl_score(full, self.average_tokens), "masked": icl_score(masked, self.average_tokens)}
             scores |= {"change": icl_change(full, masked, self.average_tokens)}
-            icl: dict[str, Any] = {name: {"nats": found.value, "n": found.n, "ci95": [found.low, found.high]}
-                                   for name, found in scores.items()}  # fmt: skip
+            icl: dict[str, Any] = {name: {"nats": score.value, "n": score.n, "ci95": [score.low, score.high]}
+                                   for name, score in scores.items()}  # fmt: skip
             note = ""
         except HeadroomError as error:
             scores, icl, note = {}, {}, str(error)
         mean_a, mean_b = whole["loss_full_nats"].mean(), whole["loss_masked_nats"].mean()
-        first, (mask_a, mask_b) = measured[0][0], (mask for _, mask in sides)
+        first, (mask_a, mask_b) = losses[0][0], (mask for _, mask in sides)
         fields = {
             "n_texts": len(texts), "n_tokens": len(whole), "loss_full_nats": mean_a, "loss_masked_nats": mean_b,
             "diff_nats": mean_b - mean_a, "icl_score": icl, "note": note, "window": first.window,
             "stride": first.stride, "bos": first.bos, "mask": mask_b.text(), "mask_a": mask_a.text(), "out": self.out,
         }  # fmt: skip
         notes = [note] if note else []
-        if any(each.n_total > each.window for each in measured[0]):
+        if any(each.n_total > each.window for each in losses[0]):
             notes.append(f"Texts are read in windows of {first.window:,} tokens, a new one every {first.stride:,}.")
         files = file_of(self.out, lambda suffix: table_file(suffix, whole))
         view = losses_view(whole.to_dict("records"), len(texts), scores, notes)
-        return Result(tuple(measured), fields, view, files)
+        return Result(tuple(losses), fields, view, files)
 
     def _target_with(self, target: Target, text: str) -> tuple[Target, str]:
         return as_chat(target, text) if self.chat else (target, text)
@@ -218,18 +218,23 @@ class ContinuePrompt(OfModel):
         added = None if self.add_vector is None else run.value(vector_named(target, self.add_vector))
         target, prompt = as_chat(target, self.prompt) if self.chat else (target, self.prompt)
         likeliest = run.value(next_tokens(target, prompt, list(sides.values()), self.chat, added))
-        said = {name: run.value(continuation(target, prompt, side, how, self.chat)) for name, side in sides.items()}
+        continuations = {
+            name: run.value(continuation(target, prompt, side, how, self.chat)) for name, side in sides.items()
+        }
         if added is not None:
-            said["vector"] = run.value(continuation(target, prompt, mask, how, self.chat, added))
-        p = {name: [float(each) for each in np.exp(row)] for name, row in zip(said, likeliest.log_p, strict=True)}
+            continuations["vector"] = run.value(continuation(target, prompt, mask, how, self.chat, added))
+        p = {
+            name: [float(each) for each in np.exp(row)]
+            for name, row in zip(continuations, likeliest.log_p, strict=True)
+        }
         fields = {
-            "prompt": prompt, "said": {name: found.text for name, found in said.items()},
+            "prompt": prompt, "said": {name: each.text for name, each in continuations.items()},
             "next": [{"token": token, **{name: p[name][i] for name in p}} for i, token in enumerate(likeliest.strings)],
             "mask": mask.text(), "tokens": how.n_tokens, "temperature": how.temperature_permille / 1000,
             "seed": how.seed, "vector_layer": added and added.layer, "out": self.out,
         }  # fmt: skip
-        files = file_of(self.out, lambda suffix: table_file(suffix, continuation_table(said)))
-        return Result(said, fields, continuation_view(said, fields["next"]), files)
+        files = file_of(self.out, lambda suffix: table_file(suffix, continuation_table(continuations)))
+        return Result(continuations, fields, continuation_view(continuations, fields["next"]), files)
 
 
 @dataclass(frozen=True, kw_only=True)

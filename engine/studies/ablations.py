@@ -69,15 +69,15 @@ def ablations(
         answers = partial(evaluation, target, questions)
         n_scored = passes(score, target.shape) * questions.n
         run.total = 1 + n_scored + (2 + n_best + N_DRAWS) * questions.n
-        found = yield from run.part(found_heads(target), 1, "induction scores")
+        induction_removal = yield from run.part(found_heads(target), 1, "induction scores")
         scores = yield from run.part(importance(target, questions, score), n_scored, "scores of heads")
-        if found is None or scores is None:
+        if induction_removal is None or scores is None:
             full = answers(Mask.full(target.shape))
             run.expect("without heads", partial(full.left(run.session).times, 2 + n_best + N_DRAWS))
             return None
         best = order(scores.scores, scores.tie_break)[::-1][:n_best]
         costliest = tuple(int(head) for head in best)
-        heads = tuple(dict.fromkeys([*costliest, *found.heads]))
+        heads = tuple(dict.fromkeys([*costliest, *induction_removal.heads]))
         if scores.flips is not None and scores.is_clear is not None:
             alone = _alone(scores, heads)
             clear = {head for head in heads if scores.is_clear.flat[head]}
@@ -85,14 +85,14 @@ def ablations(
             run.total += (len(heads) - n_best) * questions.n
             masks = [Mask.full(target.shape), *(without(target.shape, (head,)) for head in heads)]
             each_alone = all_of([answers(mask) for mask in masks], "each head alone")
-            known = yield from run.part(each_alone, len(masks) * questions.n)
-            sides = [each for each in known or () if each is not None]  # all, or none before all are measured
+            alone_answers = yield from run.part(each_alone, len(masks) * questions.n)
+            sides = [each for each in alone_answers or () if each is not None]  # all, or none before all are measured
             alone = {head: paired(sides[0].correct, each.correct) for head, each in zip(heads, sides[1:], strict=False)}
             adjusted = holm([each.p_mcnemar for each in alone.values()])
             clear = {head for head, p in zip(alone, adjusted, strict=True) if p < ALPHA}
-        together: Removal | None = found
-        if found.heads:
-            removed = without_heads(target, task, found.heads, questions.n, data_dir)
+        together: Removal | None = induction_removal
+        if induction_removal.heads:
+            removed = without_heads(target, task, induction_removal.heads, questions.n, data_dir)
             together = yield from run.part(removed, (2 + N_DRAWS) * questions.n, "induction heads together")
         if together is None or len(alone) < len(heads):
             return None

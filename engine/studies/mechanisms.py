@@ -286,20 +286,20 @@ def _scored(
 ) -> Generator[Progress[Any], None, Mechanisms]:
     """Returns the scores of each kind so far, and why others could not be scored; those of SOON are measured first.
     Each kind takes `size` of the progress."""
-    found = Mechanisms(settings)
+    mechanisms = Mechanisms(settings)
     for kind in sorted(settings.kinds, key=lambda kind: kind not in SOON):
         end = run.done + size
         try:
             scores = yield from _scores(run, target, setting, settings, kind, size)
-            known = found.scores if scores is None else {**found.scores, kind: scores}
-            found = replace(found, scores={each: known[each] for each in settings.kinds if each in known})
+            by_kind = mechanisms.scores if scores is None else {**mechanisms.scores, kind: scores}
+            mechanisms = replace(mechanisms, scores={each: by_kind[each] for each in settings.kinds if each in by_kind})
         except Canceled:
             raise
         except HeadroomError as error:
-            found = replace(found, failed={**found.failed, kind: str(error)})
+            mechanisms = replace(mechanisms, failed={**mechanisms.failed, kind: str(error)})
         run.done = end
-        yield run.so_far(found, f"{kind} scores")
-    return found
+        yield run.so_far(mechanisms, f"{kind} scores")
+    return mechanisms
 
 
 def _scores(

@@ -77,14 +77,14 @@ def head_named(text: str, shape: ModelShape) -> Head:
     return found[0]
 
 
-def portrait(target: Target, asked: HeadRequest, names: Sequence[str] | None = None) -> Measurement[Portrait]:
+def portrait(target: Target, request: HeadRequest, names: Sequence[str] | None = None) -> Measurement[Portrait]:
     """Returns the Portrait so far, with the parts of these `names` (None: all). A part that cannot be measured is
     listed with the reason."""
-    names = asked.parts if names is None else names
-    parts = {name: partial(_PARTS[name][1], target, asked) for name in names}
+    names = request.parts if names is None else names
+    parts = {name: partial(_PARTS[name][1], target, request) for name in names}
     # the key ignores the names of the parts, so that a screen has one job
-    every_part = every(target, ("portrait", asked), parts, label=_now)
-    return every_part.map(Portrait(target.shape, asked.head).with_parts)
+    every_part = every(target, ("portrait", request), parts, label=_now)
+    return every_part.map(Portrait(target.shape, request.head).with_parts)
 
 
 def _now(name: str) -> str:
@@ -103,72 +103,74 @@ def texts_to_read() -> dict[str, str]:
     return {READ: texts[READ], **texts}
 
 
-def _masks(target: Target, asked: HeadRequest) -> tuple[Mask, Mask]:
+def _masks(target: Target, request: HeadRequest) -> tuple[Mask, Mask]:
     """Returns the masks with the head and without it."""
-    return Mask.full(target.shape), parse_mask(asked.name, target.shape)
+    return Mask.full(target.shape), parse_mask(request.name, target.shape)
 
 
-def _scores(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
+def _scores(target: Target, request: HeadRequest, session: Session) -> Measurement[Fields]:
     """Measures Olsson's scores, and adds Bansal's and those of kinds of heads that are stored and differ."""
     olsson, bansal = VARIANTS
-    known, kinds = dict[str, InductionScores](), dict[str, np.ndarray]()
+    variants, kinds = dict[str, InductionScores](), dict[str, np.ndarray]()
     with suppress(HeadroomError):  # the window is too short for Bansal's
-        if stored := induction(target, bansal).stored(session):
-            known[bansal] = stored
+        if bansal_scores := induction(target, bansal).stored(session):
+            variants[bansal] = bansal_scores
     for what in OF_KINDS:
         with suppress(HeadroomError):  # the window or the vocabulary is too small
-            if found := of_prompts(target, what).stored(session):
-                kinds |= _as_kind(found)
-    return induction(target).map(lambda scores: {"scores": known | {olsson: scores}, "kinds": kinds})
+            if kind_scores := of_prompts(target, what).stored(session):
+                kinds |= _as_kind(kind_scores)
+    return induction(target).map(lambda scores: {"scores": variants | {olsson: scores}, "kinds": kinds})
 
 
-def _tokens(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
+def _tokens(target: Target, request: HeadRequest, session: Session) -> Measurement[Fields]:
     """Measures the OvTokens of a passage, and of the typed text."""
-    texts = {"tokens": built_in()[READ]} | ({"typed": asked.typed} if asked.typed.strip() else {})
-    known = all_of([ov_tokens(target, text, asked.head) for text in texts.values()])
-    return known.map(lambda found: {name: each for name, each in zip(texts, found, strict=True) if each is not None})
+    texts = {"tokens": built_in()[READ]} | ({"typed": request.typed} if request.typed.strip() else {})
+    every_text = all_of([ov_tokens(target, text, request.head) for text in texts.values()])
+    return every_text.map(
+        lambda tokens: {name: each for name, each in zip(texts, tokens, strict=True) if each is not None}
+    )
 
 
-def _losses(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
+def _losses(target: Target, request: HeadRequest, session: Session) -> Measurement[Fields]:
     def both(title: str, session: Session) -> Measurement[Any]:
-        return all_of([token_losses(target, built_in()[title], mask) for mask in _masks(target, asked)])
+        return all_of([token_losses(target, built_in()[title], mask) for mask in _masks(target, request)])
 
-    return _each(target, asked, "losses", "losses", built_in(), both)
+    return _each(target, request, "losses", "losses", built_in(), both)
 
 
-def _tasks(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
+def _tasks(target: Target, request: HeadRequest, session: Session) -> Measurement[Fields]:
     def both(task: TaskSpec, session: Session) -> Measurement[Any]:
-        questions = asked.setting.train_questions(task, session.store)
-        return all_of([evaluation(target, questions, mask) for mask in _masks(target, asked)])
+        questions = request.setting.train_questions(task, session.store)
+        return all_of([evaluation(target, questions, mask) for mask in _masks(target, request)])
 
-    return _each(target, asked, "tasks", "answers", asked.tasks, both)
+    return _each(target, request, "tasks", "answers", request.tasks, both)
 
 
-def _ideal_texts(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
+def _ideal_texts(target: Target, request: HeadRequest, session: Session) -> Measurement[Fields]:
     texts = list(built_in().values())
-    known = ideal_losses(target, texts, _ideal(target, asked))
+    measurement = ideal_losses(target, texts, _ideal(target, request))
     # shown once all are measured
-    return known.map(lambda losses: {"ideal_texts": losses} if len(losses["full"]) == len(texts) else {})
+    return measurement.map(lambda losses: {"ideal_texts": losses} if len(losses["full"]) == len(texts) else {})
 
 
-def _ideal_tasks(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
+def _ideal_tasks(target: Target, request: HeadRequest, session: Session) -> Measurement[Fields]:
     def answers(task: TaskSpec, session: Session) -> Measurement[Any]:
-        return ideal_answers(target, asked.setting.train_questions(task, session.store), _ideal(target, asked))
+        return ideal_answers(target, request.setting.train_questions(task, session.store), _ideal(target, request))
 
-    return _each(target, asked, "ideal-tasks", "ideal_answers", asked.tasks, answers)
-
-
-def _ideal(target: Target, asked: HeadRequest) -> Ideal:
-    return Ideal((asked.head,), Mask.full(target.shape))
+    return _each(target, request, "ideal-tasks", "ideal_answers", request.tasks, answers)
 
 
-def _importance(what: str, target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
+def _ideal(target: Target, request: HeadRequest) -> Ideal:
+    return Ideal((request.head,), Mask.full(target.shape))
+
+
+def _importance(what: str, target: Target, request: HeadRequest, session: Session) -> Measurement[Fields]:
     def fields(found: Survey) -> Fields:
         kinds = {name: scores for each in found.scores.values() for name, scores in _as_kind(each).items()}
         scores = {(what, task): each for task, each in found.scores.items()}
         return {"importance": scores, "kinds": kinds, **_why(what, found.failed)}
 
-    return survey(target, asked.setting, asked.tasks, what).map(fields)
+    return survey(target, request.setting, request.tasks, what).map(fields)
 
 
 def _as_kind(found: Scores) -> dict[str, np.ndarray]:
@@ -176,13 +178,13 @@ def _as_kind(found: Scores) -> dict[str, np.ndarray]:
     return {OF_KINDS[found.what]: found.scores} if found.what in OF_KINDS and np.ptp(found.scores) else {}
 
 
-def _context(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
+def _context(target: Target, request: HeadRequest, session: Session) -> Measurement[Fields]:
     """Measures the score on the windows of a text whose entries repeat, from ablations of all heads if stored, else
     from an ablation of this head alone."""
     if target.shape.n_ctx < MIN_TOKENS:
         raise HeadroomError(f"an in-context score needs a window of {MIN_TOKENS} tokens, this model has "
                             f"{target.shape.n_ctx}; choose a model with a longer window")  # fmt: skip
-    full, without = _masks(target, asked)
+    full, without = _masks(target, request)
 
     def change(before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> Fields:
         return {"context": (icl_score(before, AROUND), icl_change(before, after, AROUND))}
@@ -190,23 +192,23 @@ def _context(target: Target, asked: HeadRequest, session: Session) -> Measuremen
     def of_texts(texts: tuple[str, ...]) -> Measurement[Fields]:
         ablations = head_ablations(target, texts, Ablating(full)).stored(session)
         if ablations is not None:
-            fields = change(ablations.base, [each[asked.head] for each in ablations.ablated])
-            return known_value(target, ("context", asked), fields)
+            fields = change(ablations.base, [each[request.head] for each in ablations.ablated])
+            return known_value(target, ("context", request), fields)
         sides = all_of([losses_of_texts(target, texts, mask) for mask in (full, without)])
         return sides.map(lambda both: change(*(each for each in both if each is not None)) if all(both) else None)
 
     def expected() -> Workload:
         return Workload({"forward": 2.0 * LOG_BOOKS.n_texts * MIN_TOKENS * CHARACTERS_A_TOKEN})
 
-    return then(texts_of(target, LOG_BOOKS), of_texts, expected, ("context", asked))
+    return then(texts_of(target, LOG_BOOKS), of_texts, expected, ("context", request))
 
 
 def _each(
-    target: Target, asked: HeadRequest, part: str, field: str, names: Iterable[K], build: Build[K]
+    target: Target, request: HeadRequest, part: str, field: str, names: Iterable[K], build: Build[K]
 ) -> Measurement[Fields]:
     """Measures a field of the Portrait entry by entry."""
     parts = {name: partial(build, name) for name in names}
-    every_one = every(target, (part, asked), parts, label=lambda name: "")
+    every_one = every(target, (part, request), parts, label=lambda name: "")
     return every_one.map(lambda known: {field: dict(known.values), **_why(part, known.failed)})
 
 

@@ -87,19 +87,19 @@ def signed_heads(target: Target, setting: SurveySettings, settings: MechanismSet
             read = float(sum(map(all_characters, questions.values())))
             run.expect("sets of heads", lambda: Workload({"forward": read}).times(n_sets))
             return None
-        found, sets = SignedHeads(settings, scores.mean), sets_by_sign(scores, settings)
+        signed, sets = SignedHeads(settings, scores.mean), sets_by_sign(scores, settings)
         run.total = size * (1 + len(sets))
         for removed in sets:
             answers, mask = dict[str, Answers](), without(target.shape, removed.heads)
             for spec, each in questions.items():
                 ranked = partial(setting.train_questions, spec, run.session.store)
                 wanted = filled_evaluation(target, each, ranked, mask, settings.fill)
-                known = yield from run.part(wanted, each.n, f"{describe_task(spec)}, {removed.label}")
-                answers |= {} if known is None else {spec.name: known}
+                of_task = yield from run.part(wanted, each.n, f"{describe_task(spec)}, {removed.label}")
+                answers |= {} if of_task is None else {spec.name: of_task}
             if len(answers) == len(questions):
-                found = SignedHeads(settings, scores.mean, {**found.answers, removed: answers})
-            yield run.so_far(found, removed.label)
-        return found
+                signed = SignedHeads(settings, scores.mean, {**signed.answers, removed: answers})
+            yield run.so_far(signed, removed.label)
+        return signed
 
     return composed(target, ("signed heads", setting, settings), body)
 

@@ -170,23 +170,23 @@ def tables(study: PaperStudy) -> dict[str, Any]:
     """Returns DataFrames by file name."""
     import pandas as pd
 
-    found: dict[str, Any] = {}
-    for name, measured in (("head-importance", study.heads), ("ffn-importance", study.ffns)):
+    frames: dict[str, Any] = {}
+    for name, survey in (("head-importance", study.heads), ("ffn-importance", study.ffns)):
         rows = []
-        for task, scores in measured.scores.items():
+        for task, scores in survey.scores.items():
             at = dict(
                 zip(("layer", "head"), np.indices(scores.scores.shape).reshape(scores.scores.ndim, -1), strict=False)
             )
             rows.append(pd.DataFrame({"task": task.name, "shots": task.shots, **at, "score": scores.scores.ravel()}))
         if rows:
-            found[name] = pd.concat(rows, ignore_index=True)
-    found["correlations"] = pd.DataFrame([written_row(row) for row in study.correlations])
+            frames[name] = pd.concat(rows, ignore_index=True)
+    frames["correlations"] = pd.DataFrame([written_row(row) for row in study.correlations])
     for name, swept in study.curves.items():
-        found[name] = pd.DataFrame([row.cells() for row in swept.rows])
+        frames[name] = pd.DataFrame([row.cells() for row in swept.rows])
     rows = [row for axis in ("heads", "ffns") for row in study.curves.get(axis, Swept()).rows]
-    found["calibration"] = pd.DataFrame([row.cells() | {"confidence": row.confidence, "ece": row.ece} for row in rows])
+    frames["calibration"] = pd.DataFrame([row.cells() | {"confidence": row.confidence, "ece": row.ece} for row in rows])
     for axis in ("heads", "ffns"):
-        found[f"break-points-{axis}"] = pd.DataFrame(
+        frames[f"break-points-{axis}"] = pd.DataFrame(
             [each.cells() for each in break_points(study.curves.get(axis, Swept()).rows, axis)]
         )
-    return found
+    return frames

@@ -104,7 +104,7 @@ def grid(names: Sequence[str], shots: Sequence[int], labels: str = "true") -> li
     return [TaskSpec(name, count, labels=labels) for name in names for count in shots]
 
 
-_Asked = tuple[TaskSpec, int | None]  # a task, and how many of its questions
+_TaskPart = tuple[TaskSpec, int | None]  # a task, and how many of its questions
 
 
 def survey(target: Target, setting: SurveySettings, tasks: Sequence[TaskSpec], what: str) -> Measurement[Survey]:
@@ -113,12 +113,12 @@ def survey(target: Target, setting: SurveySettings, tasks: Sequence[TaskSpec], w
     Gradients over the first questions of every task come first, so that all tasks soon have a preview.
     """
 
-    def scores(asked: _Asked, session: Session) -> Measurement[Scores]:
-        task, n = asked
+    def scores(part: _TaskPart, session: Session) -> Measurement[Scores]:
+        task, n = part
         return importance(target, replace(setting, n_ranking=n).train_questions(task, session.store), what)
 
-    def label(asked: _Asked) -> str:
-        return f"{'FFN' if what.startswith('ffns') else 'head'} importance, {describe_task(asked[0])}"
+    def label(part: _TaskPart) -> str:
+        return f"{'FFN' if what.startswith('ffns') else 'head'} importance, {describe_task(part[0])}"
 
     n, cost = setting.n_ranking, setting.cost(target.shape, what)
     sizes = {n: cost}
@@ -126,12 +126,14 @@ def survey(target: Target, setting: SurveySettings, tasks: Sequence[TaskSpec], w
         first = cost * CHUNK // (n or MANY_QUESTIONS)
         sizes = {CHUNK: first, n: cost - first}
     parts = {(task, count): partial(scores, (task, count)) for count in sizes for task in tasks}
-    every_task = every(target, ("survey", setting, what, *tasks), parts, lambda asked: sizes[asked[1]], label)
+    every_task = every(target, ("survey", setting, what, *tasks), parts, lambda part: sizes[part[1]], label)
 
-    def surveyed(known: Gathered[_Asked, Scores]) -> Survey:
-        values = {task: found for (task, count), found in known.values.items() if count == n}
-        begun = {task: found for (task, _), found in {**known.values, **known.partial}.items() if task not in values}
-        return Survey(values, {task: reason for (task, _), reason in known.failed.items()}, begun)
+    def surveyed(gathered: Gathered[_TaskPart, Scores]) -> Survey:
+        values = {task: each for (task, count), each in gathered.values.items() if count == n}
+        begun = {
+            task: each for (task, _), each in {**gathered.values, **gathered.partial}.items() if task not in values
+        }
+        return Survey(values, {task: reason for (task, _), reason in gathered.failed.items()}, begun)
 
     return every_task.map(surveyed)
 

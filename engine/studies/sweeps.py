@@ -169,24 +169,24 @@ def _first_curve(
     (task, by), mine = next(iter(curves.items()), ((None, ""), ()))
     if task is None or by != "own" or len(curves) < 2 or not run.measures:
         return {}
-    known = dict[str, Survey]()
+    surveys = dict[str, Survey]()
     for what, tasks in needed.items():
-        known[what] = Survey()
+        surveys[what] = Survey()
         if task in tasks:
             cost = setting.cost(target.shape, what)
             run.total += cost
-            known[what] = (yield from run.known(survey(target, setting, [task], what), cost)) or Survey()
+            surveys[what] = (yield from run.known(survey(target, setting, [task], what), cost)) or Survey()
     try:
-        rows = _rows(_Ready(target, setting, pool, known, None), task, mine, run.session)
+        rows = _rows(_Ready(target, setting, pool, surveys, None), task, mine, run.session)
         size = len(mine) * setting.n_validation
         run.total += size
-        steps = run.steps(rows.map(lambda found: Swept(tuple(found.values()))), size)
-        found = (yield from steps).value or Swept()
+        steps = run.steps(rows.map(lambda by_point: Swept(tuple(by_point.values()))), size)
+        swept = (yield from steps).value or Swept()
     except Canceled:
         raise
     except HeadroomError:  # the task fails in its turn
-        found = Swept()
-    return {row.point: row for row in found.rows}
+        swept = Swept()
+    return {row.point: row for row in swept.rows}
 
 
 def ranked_by_some(wanted: Sequence[Point], pool: Sequence[str]) -> tuple[list[Point], dict[TaskSpec, str]]:

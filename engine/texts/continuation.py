@@ -125,22 +125,22 @@ def _continued(
 
     ids, tokenizer = prompt_ids(loaded, prompt, bos, is_chat), loaded.tokenizer
     room = loaded.identity.shape.n_ctx - len(ids)
-    kept, given, log_ps, strings, ended = DynamicCache(), list[int](), list[float](), list[str](), ""
-    front, shown = len(_decoded(tokenizer, ids)), ""
+    kept, token_ids, log_ps, strings, ended = DynamicCache(), list[int](), list[float](), list[str](), ""
+    front, text = len(_decoded(tokenizer, ids)), ""
     vector = None if added is None else added.in_model(loaded)  # of the full model
     with torch.inference_mode(), pruned(loaded, mask):
         for step in range(how.n_tokens):
-            read_now = ids if not given else given[-1:]
+            read_now = ids if not token_ids else token_ids[-1:]
             with _with_vector(loaded, vector if step == 0 else None, ids):
-                log_p = _log_p(loaded, read_now, kept, len(ids) + len(given) - len(read_now))
+                log_p = _log_p(loaded, read_now, kept, len(ids) + len(token_ids) - len(read_now))
             token = chosen(log_p, how, step)
-            given, log_ps = [*given, token], [*log_ps, float(log_p[token])]
+            token_ids, log_ps = [*token_ids, token], [*log_ps, float(log_p[token])]
             ended = "its end token" if token == tokenizer.eos_token_id else "" if step + 1 < room else "its window"
-            whole = shown if token == tokenizer.eos_token_id else _decoded(tokenizer, [*ids, *given])[front:]
+            whole = text if token == tokenizer.eos_token_id else _decoded(tokenizer, [*ids, *token_ids])[front:]
             if not ended and step + 1 < how.n_tokens:
                 whole = whole.rstrip("\ufffd")  # an incomplete character
-            strings, shown = [*strings, whole[len(shown) :]], max(shown, whole, key=len)
-            arrays = {"token_ids": np.array(given, np.int32), "log_p": np.array(log_ps, np.float32)}
+            strings, text = [*strings, whole[len(text) :]], max(text, whole, key=len)
+            arrays = {"token_ids": np.array(token_ids, np.int32), "log_p": np.array(log_ps, np.float32)}
             yield Progress(step + 1, how.n_tokens, Continuation(**arrays, pieces=tuple(strings), ended=ended))
             if ended:
                 break

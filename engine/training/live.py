@@ -33,11 +33,11 @@ def trained(
     """Trains a run by a process of its own: Progress in tokens, its value first what the `untrained` model is like,
     while the text of a new run is read, and at last the run. Closing the generator ends the process; what it has done
     is kept, and the next time it goes on. HeadroomError: as of `begin` and `train`."""
-    asked = {"folder": str(folder), "recipe": recipe.as_json(), "text": str(text) if text else None,
+    arguments = {"folder": str(folder), "recipe": recipe.as_json(), "text": str(text) if text else None,
              "threads": max(1, (os.cpu_count() or 2) - 1)}  # fmt: skip
     total = recipe.n_steps * recipe.step_tokens
     yield Progress(0, total, None, LOADING, is_loading=True)
-    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "true", "OMP_NUM_THREADS": str(asked["threads"])}
+    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "true", "OMP_NUM_THREADS": str(arguments["threads"])}
     if __name__.startswith("engine."):  # in a clone; an installed package is found as it is
         environment["PYTHONPATH"] = str(CODE)
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
@@ -47,15 +47,15 @@ def trained(
         assert process.stdin is not None and process.stdout is not None
         ending: Any = None
         try:
-            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            process.stdin.write(json.dumps(arguments).encode() + b"\n")
             process.stdin.flush()
             for line in process.stdout:
-                said = json.loads(line)
-                if "end" in said:
-                    ending = said["end"]
+                report = json.loads(line)
+                if "end" in report:
+                    ending = report["end"]
                     break
-                done, message = said["done"], said["message"]
-                yield Progress(done, total, said["untrained"], message, is_loading=message in (LOADING, READING))
+                done, message = report["done"], report["message"]
+                yield Progress(done, total, report["untrained"], message, is_loading=message in (LOADING, READING))
         except (BrokenPipeError, ValueError):  # it ended while it spoke, or was spoken to
             pass
         finally:

@@ -71,7 +71,7 @@ class TrajectoryPlan:
 
 
 @dataclass
-class _Found:
+class _Results:
     """Results so far, by snapshot number; of the included passages in order, None for a missing one."""
 
     losses: dict[int, Record] = field(default_factory=dict)
@@ -91,10 +91,10 @@ def trajectory(first: Target, series: Series, plan: TrajectoryPlan = TrajectoryP
     each = LOSSES + INDUCTION * scored + PASSAGES * ("passages" in plan.what)
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Trajectory | None]:
-        started, texts, found, targets = time.monotonic(), _texts(series, plan), _Found(), list[Target]()
+        started, texts, results, targets = time.monotonic(), _texts(series, plan), _Results(), list[Target]()
         done, total, run.total = 0, n + n_ablated, n * each + n_ablated * ABLATIONS
 
-        def measured(
+        def measure(
             part: Measurement[T], size: int, at: int, into: dict[int, T]
         ) -> Generator[Progress[Any], None, None]:
             """Merges the results of a part of one snapshot `into` the rest; its steps name the snapshot."""
@@ -107,24 +107,24 @@ def trajectory(first: Target, series: Series, plan: TrajectoryPlan = TrajectoryP
                 into[at] = value
 
         def so_far() -> Progress[Trajectory]:
-            value = _trajectory(series, plan, texts, targets, found)
+            value = _trajectory(series, plan, texts, targets, results)
             return Progress(done, total, value, cached=run.cached, share=run.done / run.total)
 
         for at in range(n):
             targets.append(target := target_at(run.session, series, at))
-            yield from measured(snapshot_losses(target, texts), LOSSES, at, found.losses)
+            yield from measure(snapshot_losses(target, texts), LOSSES, at, results.losses)
             if scored:
-                yield from measured(induction(target), INDUCTION, at, found.scores)
+                yield from measure(induction(target), INDUCTION, at, results.scores)
             if "passages" in plan.what:
                 losses = [token_losses(target, passage.text, Mask.full(target.shape)) for passage in built_in()]
-                yield from measured(all_of(losses), PASSAGES, at, found.passages)
+                yield from measure(all_of(losses), PASSAGES, at, results.passages)
             done += 1
             yield so_far()
         value = so_far().value
-        if value is not None and len(found.losses) == n:
+        if value is not None and len(results.losses) == n:
             for at in ablated_at(value.tokens, window(value.tokens, value.icl), n_ablated):
                 part = snapshot_ablations(targets[at], texts, plan.n_ablated_texts)
-                yield from measured(part, ABLATIONS, at, found.ablations)
+                yield from measure(part, ABLATIONS, at, results.ablations)
                 done += 1
                 yield so_far()
         run.total, value = total, so_far().value
@@ -170,7 +170,7 @@ def _texts(series: Series, plan: TrajectoryPlan) -> Texts:
 
 
 def _trajectory(
-    series: Series, plan: TrajectoryPlan, texts: Texts, targets: Sequence[Target], found: _Found
+    series: Series, plan: TrajectoryPlan, texts: Texts, targets: Sequence[Target], found: _Results
 ) -> Trajectory | None:
     if not found.losses:
         return None

@@ -35,39 +35,39 @@ FEEDERS = {
 RECOVERED = {"pattern": Column("Pattern"), "share": Column("Share of the effect recovered", ".1%"), **interval(".1%")}
 
 
-def head_view(name: str, known: Mapping[str, Any], found: "Portrait", text: str) -> View:
+def head_view(name: str, fields: Mapping[str, Any], portrait: "Portrait", text: str) -> View:
     """All that is known of a head, by the fields of its report and by the Portrait: what its card on Heads says first.
     `text`: the title of the one in which it is looked at."""
-    costs, clear = found.costs
-    says = [describe_head(name, found.head, found.scores.get(VARIANTS[0]), next(iter(costs), None), costs, clear)]
-    ranks = [{"by": kind, "task": ""} | each for kind, each in known["kinds"].items()]
-    ranks += [each | {"by": each["what"]} for each in known["importance"]]
+    costs, clear = portrait.costs
+    says = [describe_head(name, portrait.head, portrait.scores.get(VARIANTS[0]), next(iter(costs), None), costs, clear)]
+    ranks = [{"by": kind, "task": ""} | each for kind, each in fields["kinds"].items()]
+    ranks += [each | {"by": each["what"]} for each in fields["importance"]]
     parts = [
         costs_part(costs, clear),
-        Part(f"Rank among {counted(found.n_heads, 'head')}, 1 is highest", ranks, RANKS),
-        Part("Heads that feed it", known["fed_by"], FEEDERS),
+        Part(f"Rank among {counted(portrait.n_heads, 'head')}, 1 is highest", ranks, RANKS),
+        Part("Heads that feed it", fields["fed_by"], FEEDERS),
     ]
-    if (seen := found.texts.get(text)) is not None:
+    if (seen := portrait.texts.get(text)) is not None:
         looks, part = looks_part(seen, text)
         says, parts = [*says, looks, raises_in_words(seen)], [*parts, part]
-    notes = not_measured(known["failed"])
-    notes += [f"not stored: {', '.join(known['left'])}"] if known["left"] else []
+    notes = not_measured(fields["failed"])
+    notes += [f"not stored: {', '.join(fields['left'])}"] if fields["left"] else []
     return View(" ".join(filter(None, says)), parts, notes)
 
 
-def ideal_view(heads: Sequence[str], known: Mapping[str, Any]) -> View:
+def ideal_view(heads: Sequence[str], fields: Mapping[str, Any]) -> View:
     """How much of the effect of heads remains with ideal patterns, by the fields of the request: on `texts`, and on
     `questions`."""
     places = {"texts": "nats a token", "questions": "nats a question"}
-    measured = {name: known[name] for name in places if name in known}
+    by_place = {name: fields[name] for name in places if name in fields}
     rows = [
         {"pattern": f"{kind}, {name}", "share": each["share"], "low": each["ci95"][0], "high": each["ci95"][1]}
-        for name, found in measured.items()
-        for kind, each in found["recovered"].items()
+        for name, of_place in by_place.items()
+        for kind, each in of_place["recovered"].items()
     ]
     best = max((row for row in rows if not math.isnan(row["share"])), key=lambda row: row["share"], default=None)
     effects = []
-    for name, each in measured.items():
+    for name, each in by_place.items():
         first = next(iter(each["recovered"].values()))
         low, high = first["effect_ci95"]
         effects.append(f"{with_interval(first['effect_nats'], low, high, places[name], 4)} on {_read(each)}")
@@ -82,8 +82,8 @@ def ideal_view(heads: Sequence[str], known: Mapping[str, Any]) -> View:
         )
     draw = partial(kit.bars, y="pattern", x="share", low="low", high="high")
     parts = [Part("Effect that ideal patterns recover", rows, RECOVERED, draw)]
-    if "questions" in known:
-        accuracies = [{"side": side, "acc": acc} for side, acc in known["questions"]["acc"].items()]
+    if "questions" in fields:
+        accuracies = [{"side": side, "acc": acc} for side, acc in fields["questions"]["acc"].items()]
         columns = {"side": Column("Heads"), "acc": Column("Questions right", ".1%")}
         parts.append(Part("Accuracy", accuracies, columns))
     return View(finding, parts)

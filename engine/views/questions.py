@@ -90,14 +90,14 @@ def choice_frame(full: Answers | None, pruned: Answers | None, second: Second | 
     return pd.DataFrame(rows)
 
 
-def with_harness(frame: "pd.DataFrame", ours: Answers, found: HarnessAnswers) -> "pd.DataFrame":
+def with_harness(frame: "pd.DataFrame", ours: Answers, logged: HarnessAnswers) -> "pd.DataFrame":
     """Returns the frame with the answers that lm-eval logged (`harness`, "" if it has none), and whether they are the
     full model's (`as_harness`)."""
-    said, same, theirs = [""] * len(frame), np.ones(len(frame), bool), found.answers
-    for at, row in enumerate(found.rows):
-        said[row] = _format_answer(ours.questions[row], theirs, at, bool(theirs.correct[at]))
-    same[list(found.rows)] = found.is_same(ours)
-    return frame.assign(harness=said, as_harness=same)
+    answers, same, theirs = [""] * len(frame), np.ones(len(frame), bool), logged.answers
+    for at, row in enumerate(logged.rows):
+        answers[row] = _format_answer(ours.questions[row], theirs, at, bool(theirs.correct[at]))
+    same[list(logged.rows)] = logged.is_same(ours)
+    return frame.assign(harness=answers, as_harness=same)
 
 
 def _with_second(frame: "pd.DataFrame", first: Answers, second: Answers) -> "pd.DataFrame":
@@ -174,17 +174,17 @@ def example_words(
     own = prompt.rfind("\n") + 1
     is_within = at is not None and at.line[0] == own  # the question itself has the word
     begins = own if is_within else question_start(prompt)
-    asked = "…" if begins and prompt[begins - 1] != "\n" else ""
-    asked += _marked(prompt, begins, len(prompt), at if is_within else None)
+    wording = "…" if begins and prompt[begins - 1] != "\n" else ""
+    wording += _marked(prompt, begins, len(prompt), at if is_within else None)
     named = [plain(shorten(choice)) for choice in choices(question)]
     offered = " · ".join(f"**{name}**" if choice in question.golds else name for choice, name in enumerate(named))
     title = "A lost question" if is_lost else "One of the questions"
-    words = f"**{title}:** “{asked} …” {offered}"
-    said = [(who, answers) for who, answers in (("full", full), ("pruned", pruned)) if answers]
-    if len(named) > 1 and said and all(len(answers) > place for _, answers in said):
+    words = f"**{title}:** “{wording} …” {offered}"
+    sides = [(who, answers) for who, answers in (("full", full), ("pruned", pruned)) if answers]
+    if len(named) > 1 and sides and all(len(answers) > place for _, answers in sides):
         if pruned is full:
-            said = said[:1]
-        words += f" ({', '.join(f'the {who} model: {named[int(answers.predicted[place])]}' for who, answers in said)})"
+            sides = sides[:1]
+        words += f" ({', '.join(f'the {who} model: {named[int(answers.predicted[place])]}' for who, answers in sides)})"
     if at is not None and not is_within:
         words += f"  \n**Decided by:** “{_marked(prompt, *at.line, at)}”"
     return f":small[{words}]"

@@ -140,23 +140,23 @@ def attribution_view(found: Mapping[str, np.ndarray], n_texts: int) -> View:
     )
 
 
-def continuation_view(said: Mapping[str, Continuation], following: Sequence[Mapping[str, Any]]) -> View:
+def continuation_view(continuations: Mapping[str, Continuation], following: Sequence[Mapping[str, Any]]) -> View:
     """How each side continues a prompt, and its probabilities of the likeliest next tokens, a row of `following`
     each."""
     names = {"full": "The full model", "masked": "The pruned model", "vector": "The model with the vector"}
-    texts = [{"model": name, "text": found.text, "ended": found.ended} for name, found in said.items()]
-    (_, full), (name, last) = [*said.items()][0], [*said.items()][-1]
+    texts = [{"model": name, "text": each.text, "ended": each.ended} for name, each in continuations.items()]
+    (_, full), (name, last) = [*continuations.items()][0], [*continuations.items()][-1]
     pairs = list(zip(full.token_ids.tolist(), last.token_ids.tolist(), strict=False))
     differs = next((at for at, (a, b) in enumerate(pairs, start=1) if a != b), len(pairs) + 1)
     first = following[0]
-    if len(said) == 1:
+    if len(continuations) == 1:
         finding = f"**“{plain(visible(first['token']))}” is the likeliest next token ({percent(first['full'])}).**"
     elif last.text == full.text:
         finding = f"**{names[name]} says the same as the full model.**"
     else:
         finding = f"**{names[name]} differs from the full model from token {differs} on.**"
     rows = [{"token": f"{visible(row['token'])} ({side})", "p": row[side]}
-            for row in following for side in said if side in row]  # fmt: skip
+            for row in following for side in continuations if side in row]  # fmt: skip
     columns = {"token": Column("Next token (model)"), "p": Column("Probability", ".1%")}
     of_texts = {"model": Column("Model"), "text": Column("Continuation")}
     draw = partial(kit.bars, y="token", x="p")

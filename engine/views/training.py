@@ -74,34 +74,34 @@ def _notes(found: Trajectory) -> list[str]:
     ]
 
 
-def training_finding(found: Trajectory, control: Trajectory | None = None) -> str:
+def training_finding(run: Trajectory, control: Trajectory | None = None) -> str:
     """Returns when induction heads and copying form, and whether they do in the control; without scores of heads, when
     the in-context score falls."""
-    if np.isnan(found.best("prefix_matching")).all():
-        return f"**{phase_change(found)}**"
-    said = f"**{_formed(found)}**"
+    if np.isnan(run.best("prefix_matching")).all():
+        return f"**{phase_change(run)}**"
+    finding = f"**{_formed(run)}**"
     if control is None or np.isnan(control.best("prefix_matching")).all():
-        return f"{said}."
+        return f"{finding}."
     has_neither = heads_form(control) is None and copying_forms(control) is None
-    if has_neither and heads_form(found) is None:
-        return f"{said}."
-    name = plain(names_of([found, control])[1])
-    if has_neither and copying_forms(found) is not None:
-        return f"{said[:-2]}; the run with {name} has neither.**"
+    if has_neither and heads_form(run) is None:
+        return f"{finding}."
+    name = plain(names_of([run, control])[1])
+    if has_neither and copying_forms(run) is not None:
+        return f"{finding[:-2]}; the run with {name} has neither.**"
     words = _formed(control)
-    return f"{said}; {name}: {words[:1].lower()}{words[1:]}."
+    return f"{finding}; {name}: {words[:1].lower()}{words[1:]}."
 
 
-def _formed(found: Trajectory) -> str:
-    heads, copying = heads_form(found), copying_forms(found)
+def _formed(run: Trajectory) -> str:
+    heads, copying = heads_form(run), copying_forms(run)
     if heads is None:
-        return f"No induction head forms by {in_tokens(found.tokens[-1])}"
-    said = f"Induction heads form at {in_tokens(heads.middle)}"
+        return f"No induction head forms by {in_tokens(run.tokens[-1])}"
+    sentence = f"Induction heads form at {in_tokens(heads.middle)}"
     if copying is None:
-        return said if np.isnan(found.second_copy).all() else f"{said}, and random tokens are hardly copied"
+        return sentence if np.isnan(run.second_copy).all() else f"{sentence}, and random tokens are hardly copied"
     if copying.start <= heads.end and heads.start <= copying.end:
-        return f"{said}, and copying with them"
-    return f"{said}, and copying at {in_tokens(copying.middle)}"
+        return f"{sentence}, and copying with them"
+    return f"{sentence}, and copying at {in_tokens(copying.middle)}"
 
 
 def phase_change(found: Trajectory) -> str:

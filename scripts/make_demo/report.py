@@ -164,16 +164,16 @@ def main(words: list[str] | None = None) -> None:
 
     options = parsed(words)
     store = open_store(options.cache)
-    found: list[bars.Bar] = []
+    all_bars: list[bars.Bar] = []
     try:
-        measured = Measured(Session(store), options.model, options.questions)
+        measurements = Measured(Session(store), options.model, options.questions)
         for name in options.part or PARTS:
             print(f"\n## {name}\n", flush=True)
-            said = PARTS[name](measured, options)
-            print("\n" + "\n".join(map(str, said)), flush=True)
-            found += said
-        missed = sum(each.reached is False for each in found)
-        print(f"\n{sum(each.reached is True for each in found)} bars reached, {missed} missed")
+            part_bars = PARTS[name](measurements, options)
+            print("\n" + "\n".join(map(str, part_bars)), flush=True)
+            all_bars += part_bars
+        missed = sum(each.reached is False for each in all_bars)
+        print(f"\n{sum(each.reached is True for each in all_bars)} bars reached, {missed} missed")
     except HeadroomError as error:
         print(f"headroom: {error}", file=sys.stderr)
         sys.exit(2)

@@ -58,16 +58,16 @@ def choose_tasks(where: DeltaGenerator, of: Study) -> list[TaskSpec]:
     If none is chosen, the page ends here.
     """
     tasks_at, shots_at = where.columns([7, 2], vertical_alignment="bottom")
-    every, is_demo, asked = local_tasks(of.data_dir), of.spec.is_demo, of.task
+    every, is_demo, own_task = local_tasks(of.data_dir), of.spec.is_demo, of.task
     box = partial(tasks_at.multiselect, "Tasks to compare", every, help=TASKS_HELP, filter_mode="contains")
-    first = {task.name for task in with_others(asked, of, N_COMPARED + (asked.name not in every))}
+    first = {task.name for task in with_others(own_task, of, N_COMPARED + (own_task.name not in every))}
     names = several("heads_tasks", every, box, [name for name in every if name in first])
-    shown = [str(count) for count in SHOT_COUNTS]
-    chips = partial(shots_at.segmented_control, "Shots to compare", shown, selection_mode="multi", help=SHOTS_HELP)
-    shots = several("heads_shots", shown, chips, [str(asked.shots)])
+    counts = [str(count) for count in SHOT_COUNTS]
+    chips = partial(shots_at.segmented_control, "Shots to compare", counts, selection_mode="multi", help=SHOTS_HELP)
+    shots = several("heads_shots", counts, chips, [str(own_task.shots)])
     if not is_demo and any(name.startswith("demo_") for name in names):
         where.caption(MADE_FOR_DEMO)
-    tasks = grid([name for name in every if name in names], [int(count) for count in shown if count in shots])
+    tasks = grid([name for name in every if name in names], [int(count) for count in counts if count in shots])
     if not tasks:
         st.info("Choose at least one task and one number of examples.", icon=":material/checklist:")
         mark("tasks", "none")

@@ -57,8 +57,8 @@ def draw_across(asks: Study, wait: Callable[[], Target], since_s: float) -> None
     of = RankingReader(asks, wait(), tasks, what)
     of.start()
     labels, noun = [of.label(task) for task in tasks], "FFN" if what == "ffns" else "head"
-    sheet, known = Sheet(), of.rankings
-    if len(known.scores) < 2:
+    sheet, rankings = Sheet(), of.rankings
+    if len(rankings.scores) < 2:
         with empty_state("matrix", SHOWS, of.work.is_read, key="empty rankings"), st.container():
             _draw_work(of, since_s)
         draw_headline("heads", "")
@@ -70,11 +70,11 @@ def draw_across(asks: Study, wait: Callable[[], Target], since_s: float) -> None
         **of_model(of.target), **of_grid(tasks), task_data=asks.data_dir, score=what, out="correlations.csv"
     )
     words = about(of.target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "the full model")
-    measured: dict[str, Measurement[Any]] = {TITLES[what]: survey(of.target, of.setting, tuple(tasks), what)}
+    measurements: dict[str, Measurement[Any]] = {TITLES[what]: survey(of.target, of.setting, tuple(tasks), what)}
     if of.has_costs:
-        measured[ORDERED] = of.costs
-    requests = [request, *(of.costs_requests if known.costs else [])]
-    draw_actions(Origin("Heads", requests, measured, words), sheet)
+        measurements[ORDERED] = of.costs
+    requests = [request, *(of.costs_requests if rankings.costs else [])]
+    draw_actions(Origin("Heads", requests, measurements, words), sheet)
 
 
 def _draw_work(of: RankingReader, since_s: float) -> None:
@@ -90,25 +90,25 @@ def _draw_work(of: RankingReader, since_s: float) -> None:
 
 
 def _draw_rankings(of: RankingReader, labels: list[str], noun: str, sheet: Sheet, since_s: float) -> None:
-    known = of.rankings
+    rankings = of.rankings
     matrix_at, pair_at = st.columns([6, 5], gap="large")
     with matrix_at:
         measures = {each: title for each, title in SHORT.items() if each != "cost" or of.has_costs}
         measures = {each: title for each, title in measures.items() if each != "within" or noun == "head"}
         measure = one_of(st.container(), "Measure", measures, MEASURE, MEASURE_HELP, label_visibility="collapsed")
     with pair_at:
-        a, b = _choose_pair(known.pairs("srcc"), labels)
+        a, b = _choose_pair(rankings.pairs("srcc"), labels)
         _draw_pair(of, a, b, noun, sheet)
-    said = rankings_in_words(known, measure, noun)
-    draw_headline("heads", said)
-    sheet.says.insert(0, said)
+    finding = rankings_in_words(rankings, measure, noun)
+    draw_headline("heads", finding)
+    sheet.says.insert(0, finding)
     with matrix_at:
-        if known.pairs(measure):
-            part = rankings_part(known, labels, measure, (a, b), "pair")
+        if rankings.pairs(measure):
+            part = rankings_part(rankings, labels, measure, (a, b), "pair")
             picture, key = sheet.add_part(part), f"heads_matrix {measure}"
             assert picture is not None
-            draw_chart(picture, key, said, on_select=partial(_clicked, key), selection_mode="pair")
-        if of.has_costs and not known.costs:
+            draw_chart(picture, key, finding, on_select=partial(_clicked, key), selection_mode="pair")
+        if of.has_costs and not rankings.costs:
             _draw_costs_work(of, since_s)
 
 

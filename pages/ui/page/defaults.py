@@ -36,11 +36,11 @@ FIRST_FIGURE = 6  # times that budget: of what a screen opens with, which is why
 def idle_budget_s() -> float:
     """Returns the budget of background work, in forecast seconds (0: none is started). UsageError if the environment
     holds no number."""
-    asked = os.environ.get("HEADROOM_IDLE_SECONDS", "").strip()
+    text = os.environ.get("HEADROOM_IDLE_SECONDS", "").strip()
     try:
-        found = float(asked) if asked else BUDGET_S
+        seconds = float(text) if text else BUDGET_S
     except ValueError:
-        found = -1.0
-    if not found >= 0:
-        raise UsageError(f"HEADROOM_IDLE_SECONDS is {asked!r}; give seconds, such as 10, or 0 for no work ahead")
-    return found
+        seconds = -1.0
+    if not seconds >= 0:
+        raise UsageError(f"HEADROOM_IDLE_SECONDS is {text!r}; give seconds, such as 10, or 0 for no work ahead")
+    return seconds

@@ -40,10 +40,10 @@ class Estimates:
 
 def read_estimates(x: Experiment, axis: Axis, known: Evidence, session: Session) -> Estimates:
     """Returns the Estimates from stored results; runs no model."""
-    found = gradients(x.target, x.questions).stored(session)
-    if found is None or x.at(axis, 1000).pruning.missing(known):
-        return Estimates(has_gradients=found is not None)
-    return Estimates(_estimate_line(x, axis, x.orders(known), found, session), True)
+    grads = gradients(x.target, x.questions).stored(session)
+    if grads is None or x.at(axis, 1000).pruning.missing(known):
+        return Estimates(has_gradients=grads is not None)
+    return Estimates(_estimate_line(x, axis, x.orders(known), grads, session), True)
 
 
 def estimates_work(x: Experiment, axis: Axis, known: Evidence) -> Work[Estimates]:
@@ -58,7 +58,7 @@ def gradients_work(x: Experiment) -> Work[Any]:
     return Work("gradients", f"Estimates of {x.task.title}", found.map(lambda found: None), 3, while_seen=True)
 
 
-def _estimate_line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, session: Session) -> EstimateLine:
+def _estimate_line(x: Experiment, axis: Axis, orders: Orders, grads: Gradients, session: Session) -> EstimateLine:
     """Returns the line along the axis, corrected only by stored results of the same masks."""
     levels = sorted({*STEPS_PERMILLE, x.pruning.level(axis)})
     masks = {permille: x.at(axis, permille).pruning.mask(orders) for permille in levels}
@@ -68,18 +68,18 @@ def _estimate_line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, 
     at = dict(zip(levels, place_of.tolist(), strict=True))  # levels of few parts prune the same
     places = [levels[index] for index in first]
     distinct = [masks[permille] for permille in places]
-    each = {place: check(x.answers(mask).stored(session), found, mask) for place, mask in enumerate(distinct)}
+    each = {place: check(x.answers(mask).stored(session), grads, mask) for place, mask in enumerate(distinct)}
     checks = {place: checked for place, checked in each.items() if checked is not None}
-    bare = estimate(found, distinct).estimated
+    bare = estimate(grads, distinct).estimated
     calibration = Calibration(n_pruned, bare, tuple(checks.values()))
     worst, of_line = calibration.contradiction, []
-    for place, (value, error, trusted, shown, steep) in enumerate(
+    for place, (value, error, trusted, visible, steep) in enumerate(
         zip(calibration.corrected, calibration.expected_error, calibration.is_trusted, calibration.is_shown,
             calibration.is_steep, strict=True)
     ):  # fmt: skip
         between = _next_to(place, places, checks) if steep else ""
         error = None if np.isnan(error) else float(error)
-        of_line.append(LevelEstimate(float(value), error, bool(trusted), bool(shown), between))
+        of_line.append(LevelEstimate(float(value), error, bool(trusted), bool(visible), between))
     return EstimateLine(
         x.curve_key(axis),
         {permille: of_line[place] for permille, place in at.items()},
@@ -133,15 +133,15 @@ def pruned_in_words(x: Experiment, known: Evidence, mask: Mask | None) -> str:
 
 def texts(x: Experiment, axis: Axis, known: Evidence, line: EstimateLine) -> dict[int, str]:
     """Returns {percent: text about that level without measuring it}, such as "12 of 32 heads · estimate 41% ± 3"."""
-    said = {}
+    by_percent = {}
     for permille, words in counted(x, axis, known).items():
         if permille in line.measured:
             words += f" · measured {percent(line.measured[permille])}"
         elif permille in line.estimated:
             level = line.estimated[permille]
             words += f" · measured {level.between}" if level.between else f" · estimate {short(level)}"
-        said[permille // 10] = words
-    return said
+        by_percent[permille // 10] = words
+    return by_percent
 
 
 def line_frame(line: EstimateLine) -> pd.DataFrame:

@@ -180,7 +180,7 @@ def curve(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int] = LE
     last = x.at(axis, 1000).pruning
 
     def body(run: ComposedRun) -> Generator[Progress[Any], None, Curve]:
-        found, orders, n = Curve(), None, x.questions.n
+        points, orders, n = Curve(), None, x.questions.n
         if last.missing(known) and (run.measures or x.train is not None):
             orders = yield from run.part(orders_of(x.target, last, x.data_dir, x.train), counts=False)
         run.done, run.total = 0, len(levels) * n
@@ -193,11 +193,11 @@ def curve(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int] = LE
             elif mask is not None:
                 answers = x.answers(mask).stored(run.session)
             if mask is not None and answers is not None:
-                found = {**found, permille: (mask, answers)}
-                yield run.so_far(found, title)
+                points = {**points, permille: (mask, answers)}
+                yield run.so_far(points, title)
             else:
                 run.expect(title, partial(x.workload, mask))
-        return found
+        return points
 
     return composed(x.target, ("curve", x.curve_key(axis)), body)
 

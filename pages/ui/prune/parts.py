@@ -50,8 +50,8 @@ def draw_figure(state: PruneState) -> None:
     measured, x = state.answers, state.x
     if state.mask is None and measured.mask is not None and is_first_draw_since_ranked(x.key):
         st.rerun()  # map and badge are of this mask too, and are not drawn here
-    known, mask = published_in_words(x.target, x.task), state.mask or measured.mask
-    draw_standing(state.title, state.standing, [known] if known else [])
+    published, mask = published_in_words(x.target, x.task), state.mask or measured.mask
+    draw_standing(state.title, state.standing, [published] if published else [])
     answers = measured.full if mask is not None and mask.is_full else measured.pruned
     progress = "measured" if x.is_complete(measured) else "measuring"
     mark("figure", progress, questions=len(answers or ()), of=x.questions.n, **counts(mask))

@@ -41,30 +41,30 @@ MARGIN_HELP = "Log-likelihood of the right answer less that of the best wrong on
 KEY, OPENED, SAMPLES = "prune_show", "prune_question", "prune_samples"
 
 
-def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None = None) -> None:
+def draw_questions(x: Experiment, answers: AnswersSoFar, second: Second | None = None) -> None:
     """Draws the list, and the opened question; with a `second` model also its answers."""
-    frame = question_frame(measured.full, measured.pruned, second)
+    frame = question_frame(answers.full, answers.pruned, second)
     if frame.empty:
         st.caption("No question is answered yet.")
         return
     filter_at, open_at = st.columns([10, 2], vertical_alignment="bottom")
-    assert measured.full is not None
-    frame = _draw_harness(frame, x.task.name, measured.full.first(len(frame)), st.container())
+    assert answers.full is not None
+    frame = _draw_harness(frame, x.task.name, answers.full.first(len(frame)), st.container())
     options = SHOWN | (BETWEEN if study().second else {}) | (OTHERWISE if "harness" in frame else {})
     wanted = one_of(filter_at, "Show", options, KEY, SHOWN_HELP)
     column = "between" if wanted in BETWEEN else "change"
     if wanted in OTHERWISE:
-        shown = frame[~frame["as_harness"]]
+        listed = frame[~frame["as_harness"]]
     else:
-        shown = frame if wanted == "all" else frame[frame[column] == wanted] if column in frame else frame[:0]
+        listed = frame if wanted == "all" else frame[frame[column] == wanted] if column in frame else frame[:0]
     kwargs: dict[str, Any] = {"help": OPEN_HELP, "value": None, "placeholder": "none"}
     hold(OPENED)
     opened = number_field(open_at, "Open question", (1, MOST), OPENED, **kwargs)
     st.caption(f"{len(frame)} questions, {(frame['change'] == 'lost').sum()} lost, "
                f"{(frame['change'] == 'gained').sum()} gained.")  # fmt: skip
-    _list(shown, second)
+    _list(listed, second)
     if opened is not None and opened <= len(frame):
-        _draw_one(x, measured, int(opened) - 1)
+        _draw_one(x, answers, int(opened) - 1)
     elif opened is not None:
         st.caption(f"There are {len(frame)} questions; {opened} is not one of them.")
 

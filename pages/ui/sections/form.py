@@ -51,30 +51,30 @@ def label_of(of: type[Request]) -> str:
 def draw_form(of: type[Request], asks: Study, target: Target | None) -> Request | None:
     """Draws a form for requests of this class; returns the request, or None if it cannot be meant, which is said at the
     field (below the form, of one that is folded). `target`: the model, for requests of one."""
-    shown = {name: each for name, each in options(of).items() if name not in HIDDEN and not each[1].is_output}
-    rank = {name: _rank(of, name, *each) for name, each in shown.items()}
-    ranked = sorted(shown, key=lambda name: rank[name])
+    fields = {name: each for name, each in options(of).items() if name not in HIDDEN and not each[1].is_output}
+    rank = {name: _rank(of, name, *each) for name, each in fields.items()}
+    ranked = sorted(fields, key=lambda name: rank[name])
     first = [name for name in ranked if rank[name] < LAST][:MOST_FIRST] or ranked[:MOST_FIRST]
     places: dict[str, DeltaGenerator] = {}
-    values = _draw_fields(of, asks, {name: shown[name] for name in first}, places)
-    if rest := {name: each for name, each in shown.items() if name not in first}:
+    values = _draw_fields(of, asks, {name: fields[name] for name in first}, places)
+    if rest := {name: each for name, each in fields.items() if name not in first}:
         with st.expander(MORE):
             values |= _draw_fields(of, asks, rest, {})
-    given: dict[str, Any] = values | {
+    arguments: dict[str, Any] = values | {
         name: f"{of.command}{option.endings[0]}"
         for name, (_, option) in options(of).items()
         if option.is_output and option.is_required
     }
     if issubclass(of, OfModel) and target is not None:
-        given |= of_model(target)
+        arguments |= of_model(target)
     if issubclass(of, WithData):
-        given["task_data"] = asks.data_dir
+        arguments["task_data"] = asks.data_dir
     try:
-        request = of(**given)
+        request = of(**arguments)
     except UsageError as error:
         at, line = next((name for name in places if f": {name} is " in str(error)), ""), str(error)
     else:
-        at, line = _wrong_mask(given, target)
+        at, line = _wrong_mask(arguments, target)
         if not line:
             return request
     with places.get(at) or st.container():

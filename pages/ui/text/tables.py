@@ -90,21 +90,21 @@ def landmarks_of(full: TokenLosses, pruned: TokenLosses | None, landmarks: Seque
     n = min(len(full), len(pruned or full))
     ends = full.ends[:n]
     starts = np.concatenate([[0], ends[:-1]])
-    found = []
+    rows = []
     places = sorted((landmark.start(full.text), landmark) for landmark in landmarks)
     for mark, (begin, landmark) in enumerate(places, 1):
         inside = np.flatnonzero((starts < begin + len(landmark.text)) & (ends > begin))
         if not len(inside) or ends[-1] < begin + len(landmark.text):
             continue
         loss = float(np.nansum(full.loss_nats[inside]))
-        said = {"mark": mark, "first": int(inside[0]), "last": int(inside[-1]), "loss_full": loss}
-        said |= {"text": landmark.text.strip(), "about": landmark.about, "measured": f"The model gives it {_p(loss)}."}
+        row = {"mark": mark, "first": int(inside[0]), "last": int(inside[-1]), "loss_full": loss}
+        row |= {"text": landmark.text.strip(), "about": landmark.about, "measured": f"The model gives it {_p(loss)}."}
         if pruned is not None and not np.isnan(pruned.loss_nats[inside]).all():
-            said["loss_pruned"] = other = float(np.nansum(pruned.loss_nats[inside]))
+            row["loss_pruned"] = other = float(np.nansum(pruned.loss_nats[inside]))
             whole = f" for its {len(inside)} tokens together" if len(inside) > 1 else ""
-            said["measured"] = _measured_in_words(loss, other, whole)
-        found.append(said)
-    return found
+            row["measured"] = _measured_in_words(loss, other, whole)
+        rows.append(row)
+    return rows
 
 
 def _measured_in_words(full: float, pruned: float, whole: str) -> str:
