@@ -2,7 +2,7 @@
 
 `view`: `View`, `Part`, `Column`, and a view as text
 `words`: a number with its interval in words
-`kit`: the forms of charts: intervals, bars, curves, map of heads, matrix, scatter of heads
+`forms`: the forms of charts: bars, intervals, curves, maps of heads, matrices
 `text_picture`: a text with its tints as a chart
 `pictures`: charts as data, and as files
 `colors`: the colors that are not the theme's

@@ -14,7 +14,7 @@ from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS, Paired, paired
 from engine.studies.ablations import Ablations
 from engine.studies.removal import N_DRAWS, Removal, without
-from engine.views import kit
+from engine.views.forms import kit
 from engine.views.view import Column, Part, View, interval
 from engine.views.words import Effect, capitalized, counted, listed, number, p_in_words, percent, plain
 

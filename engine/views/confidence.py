@@ -13,7 +13,7 @@ from engine.importance.orders import Axis
 from engine.statistics import MIN_QUESTIONS, mean_over, paired
 from engine.studies.statements import SMALL_LOSS
 from engine.studies.sweeps import SweepRow
-from engine.views import kit
+from engine.views.forms import kit
 from engine.views.view import Column, Part, Row, View, interval
 from engine.views.words import NOUNS, Effect, counted, number, percent, with_interval
 

@@ -11,7 +11,7 @@ import numpy as np
 from engine.importance.rankings import TOP_SHARE, Agreement, agreement, agreement_within_layers, n_top
 from engine.questions.rendering import TaskSpec
 from engine.studies.surveys import describe_task, shots_in_words
-from engine.views import kit
+from engine.views.forms import kit, maps
 from engine.views.view import Column, Part, View, interval
 from engine.views.words import capitalized, counted, listed, not_measured, number, percent, plain
 
@@ -95,7 +95,7 @@ def rankings_part(of: Rankings, labels: Sequence[str], measure: str, pair: tuple
                "value": MEASURES[measure]} | (interval(".2f") if measure == "srcc" else {})  # fmt: skip
     title = MEASURES[measure].title.partition(",")[0]
     title += f", {percent(of.permille / 1000, 0)} of heads pruned" if is_cost else ""
-    draw = partial(kit.matrix, x="b", y="a", value="value", signed=measure != "overlap", selects=selects)
+    draw = partial(maps.matrix, x="b", y="a", value="value", signed=measure != "overlap", selects=selects)
     return Part(title, rows, columns, draw, width=0.55)
 
 
@@ -197,7 +197,7 @@ def correlation_view(
     parts = [Part("Two rankings", rows, COLUMNS, ranked_by="srcc")]
     for at in dict.fromkeys(row["at"] for row in rows if row["kind"] == "tasks"):
         pairs = square([row for row in rows if row["kind"] == "tasks" and row["at"] == at])
-        draw = partial(kit.matrix, x="a", y="b", value="srcc", signed=True)
+        draw = partial(maps.matrix, x="a", y="b", value="srcc", signed=True)
         parts.append(Part(f"Rankings of tasks, {shots_in_words(int(at))}", pairs, COLUMNS, draw))
     known = [
         f"{number(mean, 3)} with {shots_in_words(int(shots))}" for shots, mean in means.items() if mean is not None

@@ -16,8 +16,8 @@ from engine.heads.induction import INDUCTION_FROM, VARIANTS, InductionScores
 from engine.questions.rendering import TaskSpec
 from engine.statistics import Paired
 from engine.studies.surveys import describe_task
-from engine.views import kit
 from engine.views.accuracy import points, without_part, without_row
+from engine.views.forms import kit, maps
 from engine.views.view import Column, Part, View, interval
 from engine.views.words import counted, listed, not_measured, number, percent, plain, with_interval
 
@@ -180,7 +180,7 @@ def looks_part(seen: HeadInText, title: str) -> tuple[str, Part]:
         each = {"destination": int(to), "source": int(source), "attention": float(seen.pattern[to, source])}
         is_marked = int(to - source) in marked and source > 0
         rows.append(each | {"from": pieces[to], "to": pieces[source], "marked": is_marked})
-    draw = partial(kit.pattern, n=len(seen.token_ids))
+    draw = partial(maps.pattern, n=len(seen.token_ids))
     return said, Part(f"Where it looks in “{title}”", rows, CELLS, draw, "Orange: there." * bool(marked))
 
 
@@ -249,7 +249,7 @@ def corpus_view(found: HeadsInCorpus, asked: int, rows: Sequence[Mapping[str, An
             SCORE_TITLES[name].capitalize(),
             rows,
             columns,
-            partial(kit.head_map, value=name),
+            partial(maps.head_map, value=name),
             ranked_by=name,
             width=1 / 3,
         )

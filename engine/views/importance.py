@@ -13,7 +13,7 @@ from engine.importance.scores import ORACLES, Scores
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.studies.precision import PARTS, PrecisionEffects, name_of
-from engine.views import kit
+from engine.views.forms import kit, maps
 from engine.views.view import MAGNITUDE, Column, Part, View, interval
 from engine.views.words import NOUNS, Effect, counted, listed, number, percent, plain, with_interval
 
@@ -89,7 +89,7 @@ def score_part(
 ) -> Part:
     """A map of heads by one of their scores, or bars of FFNs."""
     is_map = "head" in rows[0]
-    draw = partial(kit.head_map, value=score, signed=signed) if is_map else partial(kit.bars, y="name", x=score)
+    draw = partial(maps.head_map, value=score, signed=signed) if is_map else partial(kit.bars, y="name", x=score)
     return Part(title, rows, columns, draw, ranked_by=score)
 
 
@@ -135,7 +135,7 @@ def map_part(
     rows.sort(key=lambda row: (row["layer"], row["head"] is None))
     first = scores[0]
     draw = partial(
-        kit.head_map,
+        maps.head_map,
         value="score",
         signed=first is not None and first.what in ORACLES,
         crosses="pruned",
@@ -209,7 +209,7 @@ def precision_view(found: PrecisionEffects, task: str) -> View:
     finding += f"{plain(task)}: {lost.in_words()}; perplexity {number(first['perplexity'])}, in "
     finding += f"{found.reference.precision} {number(found.perplexity[found.reference].a_token)}."
     title = f"Difference of outputs, {name_of(spec)} against {name_of(found.reference)}"
-    part = Part(title, each, COMPONENTS, partial(kit.head_map, value="disturbed"), ranked_by="disturbed")
+    part = Part(title, each, COMPONENTS, partial(maps.head_map, value="disturbed"), ranked_by="disturbed")
     most = [
         f"{row['name']} ({percent(row['disturbed'])}, rank {row['rank']} by importance)" for row in part.first(N_MOST)
     ]

@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.heads.induction import INDUCTION_FROM, SCORES, InductionScores, retained
 from engine.importance.rankings import agreement, order, random_order
-from engine.views import kit
+from engine.views.forms import kit, maps
 from engine.views.importance import component_rows
 from engine.views.view import Column, Part, View
 from engine.views.words import counted, number, percent, plain
@@ -39,7 +39,7 @@ def induction_view(found: InductionScores) -> View:
             column.title.partition(",")[0],
             rows,
             columns,
-            partial(kit.head_map, value=name, signed=name in SIGNED),
+            partial(maps.head_map, value=name, signed=name in SIGNED),
             ranked_by=name,
             width=1 / 3,
         )

@@ -8,8 +8,8 @@ from engine.heads.induction import best_heads
 from engine.shapes import ModelShape
 from engine.studies.mechanism_findings import finding_of_scores, mechanisms_finding
 from engine.studies.mechanisms import RANDOM, Mechanisms, depths, overlaps
-from engine.views import kit
 from engine.views.correlation import square
+from engine.views.forms import kit, maps
 from engine.views.view import Column, Part, View, interval
 from engine.views.words import counted, listed, not_measured, number, plain, with_interval
 
@@ -64,7 +64,7 @@ def _shared(found: Mechanisms, shape: ModelShape) -> Part:
     rows, n = square(pairs), pairs[0]["n"] if pairs else 0
     columns = {"a": Column("Kind"), "b": Column("Other kind"), "shared": Column(f"Shared of the top {n}"),
                "srcc": Column("Rank correlation", "+.2f")}  # fmt: skip
-    draw = partial(kit.matrix, x="a", y="b", value="shared")
+    draw = partial(maps.matrix, x="a", y="b", value="shared")
     return Part("Heads that two kinds share", rows, columns, draw, finding_of_scores(found, shape))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from engine.heads.patching import HEADS, KINDS, PatchMap
 from engine.heads.vector_switch import TEST, VectorSwitch
 from engine.questions.word_pairs import N_SHOTS
-from engine.views import kit
+from engine.views.forms import kit, maps
 from engine.views.view import Column, Part, View
 from engine.views.words import counted, number, percent, plain, visible, with_interval
 
@@ -24,12 +24,12 @@ def patch_view(found: PatchMap, rows: Sequence[Mapping[str, Any]]) -> View:
     rows = [{**row, "place": place_of(row)} for row in rows]
     if found.kind == HEADS:
         columns["place"] = Column("Head at the last token")
-        draw = partial(kit.head_map, value="effect", signed=True)
+        draw = partial(maps.head_map, value="effect", signed=True)
     elif found.pair is not None:
         ends = {"as after the prompt": 0.0, "as after the other": 1.0}
         draw = partial(kit.curves, x="layer", y="effect", rules=ends)
     else:
-        draw = partial(kit.matrix, x="place", y="layer", value="effect", signed=True)
+        draw = partial(maps.matrix, x="place", y="layer", value="effect", signed=True)
     largest = max(rows, key=lambda row: abs(row["effect"]))
     where = f"{KINDS[found.kind]} {largest['layer']}, at token {plain(largest['place'])}"
     if found.kind == HEADS:

@@ -8,8 +8,8 @@ from engine.accuracy.speed import Speed
 from engine.export.card import Exported
 from engine.models.masks import Mask
 from engine.texts.perplexity import Change, Perplexity
-from engine.views import kit
 from engine.views.accuracy import cut_notes
+from engine.views.forms import kit
 from engine.views.view import Column, Part, View
 from engine.views.words import counted, percent, plain, with_interval
 

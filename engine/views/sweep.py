@@ -14,7 +14,7 @@ from engine.studies.compare import RANDOM as RANDOM_ORDERS
 from engine.studies.statements import AT_CHANCE, SMALL_LOSS, BreakPoint
 from engine.studies.surveys import describe_task, shots_in_words
 from engine.studies.sweeps import SweepRow, Swept
-from engine.views import kit
+from engine.views.forms import kit, maps
 from engine.views.view import Column, Part, View, interval
 from engine.views.words import NOUNS, Effect, counted, listed, not_measured, number, percent, plain
 
@@ -141,7 +141,7 @@ def grid_parts(rows: Sequence[SweepRow]) -> list[Part]:
         "lost": Column("Points lost, mean of tasks", ".0f"),
         "acc": Column("Questions right", ".1%"),
     }
-    draw = partial(kit.matrix, x="heads", y="ffns", value="lost", signed=True)
+    draw = partial(maps.matrix, x="heads", y="ffns", value="lost", signed=True)
     found = []
     for shots in sorted({row.point.task.shots for row in rows}):
         means = _mean_by_levels([row for row in rows if row.point.task.shots == shots])

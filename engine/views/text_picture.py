@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from engine.views.colors import palette
-from engine.views.kit import json_value, tips
+from engine.views.forms.channels import json_value, tips
 from engine.views.pictures import WRITTEN, Picture
 from engine.views.view import Part
 

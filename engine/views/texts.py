@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import HeadroomError
 from engine.texts.continuation import Continuation
 from engine.texts.incontext import CURVE_BINS, EARLY, LATE, loss_by_index
-from engine.views import kit
+from engine.views.forms import kit, maps
 from engine.views.importance import component_rows
 from engine.views.view import Column, Part, View, interval
 from engine.views.words import counted, listed, number, percent, plain, visible, with_interval
@@ -131,7 +131,7 @@ def attribution_view(found: Mapping[str, np.ndarray], n_texts: int) -> View:
         "before_and_after_nats": Column("Of the change between the masks, nats", "+.3f"),
     }
     columns = {name: column for name, column in columns.items() if name in rows[0]}
-    draw = partial(kit.head_map, value="icl_score_change_nats", signed=True)
+    draw = partial(maps.head_map, value="icl_score_change_nats", signed=True)
     part = Part("Change of the in-context score", rows, columns, draw, ranked_by="icl_score_change_nats")
     best = part.first(1)[0]
     nats = with_interval(best["icl_score_change_nats"], best["low"], best["high"], "nats", 3)
@@ -191,7 +191,7 @@ def attention_view(heads: Sequence[str], pieces: Sequence[str], pattern: np.ndar
         "at": Column("Its text"),
         "attention": Column("Attention, mean of the heads" if len(heads) > 1 else "Attention", ".1%"),
     }
-    draw = partial(kit.matrix, x="to", y="from", value="attention")
+    draw = partial(maps.matrix, x="to", y="from", value="attention")
     return View(
         finding, [Part("Attention of each token", rows, columns, draw, ranked_by="elsewhere")], _left_out(n_left_out)
     )

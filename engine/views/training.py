@@ -11,7 +11,7 @@ from engine.errors import HeadroomError
 from engine.training.phase_change import copying_forms, heads_form, window
 from engine.training.recipe import Recipe, recipe_of
 from engine.training.trajectory import Trajectory
-from engine.views import kit
+from engine.views.forms import kit
 from engine.views.view import Column, Part, View
 from engine.views.words import counted, number, percent, plain
 

@@ -21,10 +21,10 @@ from engine.studies.paper_study import PaperStudy
 from engine.studies.statements import SMALL_LOSS, break_points, statements
 from engine.studies.surveys import describe_task, mean_correlation, shots_in_words, together, written_row
 from engine.studies.sweeps import SweepRow, Swept
-from engine.views import kit
 from engine.views.colors import NO, QUIET, YES, light_theme
 from engine.views.confidence import mean_confidence_view
 from engine.views.correlation import correlation_view
+from engine.views.forms import maps
 from engine.views.importance import mean_scores_part
 from engine.views.pictures import Picture, rasterized, to_svg
 from engine.views.sweep import break_part, describe_power, grid_parts, orders_view, statements_view, sweep_view
@@ -121,7 +121,7 @@ def _transfer(study: PaperStudy) -> Iterator[Figure]:
     own, rows = (study.curves.get(name, Swept()).rows for name in ("heads", "transfer"))
     frame = transfer_rows(rows, own)
     if len(frame):
-        draw = partial(kit.matrix, x="source", y="task", value="lost", signed=True)
+        draw = partial(maps.matrix, x="source", y="task", value="lost", signed=True)
         records: Any = frame.to_dict("records")
         part = Part("Transfer", records, TRANSFER, draw)
         yield part.title, transfer_in_words(frame, rows[0].point.heads_permille / 1000), part

@@ -17,7 +17,7 @@ from engine.models.session import Session
 from engine.requests import ScoreImportance
 from engine.requests.patches import patch_rows
 from engine.statistics import Paired
-from engine.views import kit
+from engine.views.forms import kit, maps
 from engine.views.importance import component_rows, importance_view
 from engine.views.patches import patch_view
 from engine.views.pictures import file_spec
@@ -42,7 +42,7 @@ LEVELS = [
 OF_LEVELS = {"level": Column("Heads pruned", ".0%"), "acc": Column("Questions right", ".1%"), "order": Column("Order")}
 PAIRS = [{"a": a, "b": b, "rho": rho} for a, b, rho in (("x", "x", 1.0), ("x", "y", -0.4), ("y", "x", -0.4))]
 OF_PAIRS = {"a": Column("Task"), "b": Column("Other task"), "rho": Column("Rank correlation", "+.2f")}
-MAP = partial(kit.head_map, value="lost", signed=True, crosses="is_pruned", outlined="is_pruned")
+MAP = partial(maps.head_map, value="lost", signed=True, crosses="is_pruned", outlined="is_pruned")
 CURVES = partial(
     kit.curves, x="level", y="acc", by="order", low="low", high="high", rules={"chance": 0.25}, share=True,
     roles={"full": "full model"},
@@ -64,7 +64,7 @@ FORMS = {
         partial(kit.lines, x="level", fields={"low": "low", "acc": "right"}, y="Right", ends=(0, 1), last=1.0),
         {},
     ),
-    "matrix": (PAIRS, OF_PAIRS, partial(kit.matrix, x="a", y="b", value="rho", signed=True), {}),
+    "matrix": (PAIRS, OF_PAIRS, partial(maps.matrix, x="a", y="b", value="rho", signed=True), {}),
     "scatter": (HEADS, OF_HEADS, partial(kit.scatter, x="head", y="lost"), {"point": 3}),  # one is undefined
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ from engine.importance.scores import Scores
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from engine.views import colors, pictures
-from engine.views.kit import CROSS
+from engine.views.forms.maps import CROSS
 from pages.ui.controls.coloring import LOST, Coloring
 from pages.ui.figures import charts
 from pages.ui.figures.empty import SKETCHES, SVG

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from engine.heads.induction import InductionScores
-from engine.views import colors, kit
+from engine.views import colors
 from engine.views.colors import PLACES, palette
+from engine.views.forms import kit
 from engine.views.induction import RANDOM, capacity_view
 from engine.views.texts import SERIES, by_index_part
 from engine.views.view import Part

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 
 from engine.requests import ListModels, ListTasks
-from engine.views import kit
+from engine.views.forms import kit
 from engine.views.view import Part
 from pages.ui.downloads import actions
 from pages.ui.downloads.exports import ScreenFiles, to_notebook

@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from engine.views.kit import AXIS_PX as AXIS_PX
+from engine.views.forms.channels import AXIS_PX as AXIS_PX
 from engine.views.pictures import WRITTEN, Picture, Template
 
 # text marks are black in either theme; the last of the palette's eight colors is the theme's own text color, nearly

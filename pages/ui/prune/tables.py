@@ -13,7 +13,7 @@ from engine.importance.rankings import order
 from engine.importance.scores import Scores
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
-from engine.views import kit
+from engine.views.forms import maps
 from engine.views.view import MAGNITUDE, Column, Part
 from engine.views.words import counted
 from pages.ui.controls.coloring import LOST, Coloring
@@ -89,7 +89,7 @@ def map_part(frame: pd.DataFrame, titles: Sequence[str]) -> Part:
     form = ".1f" if LOST in titles else MAGNITUDE
     score = Column(" and ".join(dict.fromkeys(filter(None, titles))), form)
     columns = {"name": Column("Name"), "score": score, "rank": Column(RANK_TITLE), "pruned": Column("Pruned")}
-    draw = partial(kit.head_map, value="score", shade="shade", crosses="pruned", outlined="outlined")
+    draw = partial(maps.head_map, value="score", shade="shade", crosses="pruned", outlined="outlined")
     return Part(MAP, rows, columns, draw)
 
 
