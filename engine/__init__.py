@@ -23,7 +23,8 @@
 
 `errors`: exceptions whose text is shown to users
 `files`: files named by a user: bounded reads, atomic writes; which process holds a folder
-`jobs`: the measuring thread and its jobs
+`jobs`: the jobs of all tabs, as pages ask for them
+`lanes`: the measuring thread and the reading thread
 `measurement`: a value that is read from stored records, measured, or forecast
 `composed`: measurements made of other measurements
 `memory`: bounded caches, and freed memory returned to the system

@@ -3,22 +3,20 @@
 Each tab has slots of its own. Tabs whose slots of one name want the same job hold the same one: it is run once.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
-from engine.errors import Canceled, HeadroomError, unforeseen
 from engine.progress import Progress
-from engine.turns import Turn, Turns
+from engine.turns import Turn
 
 T = TypeVar("T")
 State = Literal["queued", "running", "left", "done", "failed", "canceled"]  # left: no page shows it
+UNSEEN_S = 4.0  # a page draws what it shows every second
 FINISHED = ("done", "failed", "canceled")
 Place = tuple[Hashable, str]  # a tab, and the name of a slot of it
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -116,6 +114,12 @@ class HeldJob:
         """Whether it will end by itself."""
         return not self.status.finished and not self.canceled.is_set()
 
+    def is_unseen(self, is_open: Callable[[Any], bool]) -> bool:
+        """Whether it is background work that no page shows: none has looked at it for UNSEEN_S, or still `is_open`."""
+        if not self.while_seen or self.n_waiting or time.monotonic() <= self.seen_s + UNSEEN_S:
+            return False
+        return not any(map(is_open, self.pages))
+
     def canceled_for(self, place: Place) -> "HeldJob":
         """A job in its stead for a place that wants it no longer while others do."""
         found = HeldJob(Job(self.status.key, spent), self.number)
@@ -123,29 +127,6 @@ class HeldJob:
         ended = {"state": "canceled", "finished_s": time.monotonic(), "forecast": None}
         found.status = replace(self.status, **ended)
         return found
-
-
-class Lane:
-    """A thread: the jobs that wait for it, the one that runs, and whose turn it is. Guarded like its jobs."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.queue: list[HeldJob] = []
-        self.running: HeldJob | None = None
-        self.thread: threading.Thread | None = None
-        self.turns = Turns()
-
-    def put(self, job: HeldJob, work: "Callable[[Lane], None]") -> None:
-        """Has a job wait; the first starts the thread, which does this `work`."""
-        self.queue.append(job)
-        if self.thread is None:
-            self.thread = threading.Thread(target=work, args=(self,), name=self.name, daemon=True)
-            self.thread.start()
-
-    @property
-    def jobs(self) -> list[HeldJob]:
-        """The jobs that wait or run."""
-        return [*self.queue, *([] if self.running is None else [self.running])]
 
 
 class Slots:
@@ -198,23 +179,3 @@ class Slots:
 def spent() -> Iterator[Progress[Any]]:
     """Nothing: takes the place of a finished job's work, which may hold on to a model."""
     return iter(())
-
-
-def closed(generator: Iterator[Progress[Any]] | None) -> dict[str, Any] | None:
-    """None once the generator's `finally` blocks have run, or the failure they ended in."""
-    try:
-        if generator is not None and hasattr(generator, "close"):
-            generator.close()  # type: ignore[attr-defined]
-    except BaseException as error:
-        return ending(error)
-    return None
-
-
-def ending(error: BaseException) -> dict[str, Any]:
-    """The closing fields of a job that raised: a plain line for our own errors, type and message for all others."""
-    if isinstance(error, Canceled):
-        return {"state": "canceled"}
-    if isinstance(error, HeadroomError):
-        return {"state": "failed", "error": str(error), "details": error.details}
-    _log.error("a job failed", exc_info=error)
-    return {"state": "failed", "error": unforeseen(error)}

@@ -222,7 +222,7 @@ def first_run(at: Any) -> list[str]:
         before = None
         while before != (before := job_states()):
             run(at)
-            lane = runtime.jobs()._reading
+            lane = runtime.jobs()._lanes.reading
             while lane.queue or lane.running:
                 time.sleep(0.01)
         held = runtime.jobs()._slots.held.items()
@@ -233,7 +233,7 @@ def first_run(at: Any) -> list[str]:
 @contextlib.contextmanager
 def measuring_rests() -> Iterator[None]:
     """Context in which jobs that measure are queued and not run."""
-    from engine.slots import Lane
+    from engine.lanes import Lane
 
     put = Lane.put
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from engine import jobs as module
+from engine import slots as module
 from engine.errors import NotHere
 from engine.jobs import Jobs
 from engine.progress import Progress

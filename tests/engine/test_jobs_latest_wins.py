@@ -176,13 +176,13 @@ def test_after_long_work_the_worker_is_at_rest_once_nothing_is_left(monkeypatch)
     jobs.put("a", Job("a", first))
     first.wait_started()
     jobs.put("b", Job("b", second))
-    monkeypatch.setattr("engine.jobs.LONG_S", 0.0)  # from here on everything is long
+    monkeypatch.setattr("engine.lanes.LONG_S", 0.0)  # from here on everything is long
     first.release()
     second.wait_started()
     assert not rests.acquire(blocking=False), "there is something left"
     second.release()
     assert rests.acquire(timeout=WAIT_S)
-    monkeypatch.setattr("engine.jobs.LONG_S", 1000.0)
+    monkeypatch.setattr("engine.lanes.LONG_S", 1000.0)
     jobs.put("a", Job("c", done_at_once()))
     assert jobs.join("a", WAIT_S).state == "done"
     jobs.close(WAIT_S)
@@ -190,7 +190,7 @@ def test_after_long_work_the_worker_is_at_rest_once_nothing_is_left(monkeypatch)
 
 
 def test_tidying_up_that_fails_does_not_end_the_worker(monkeypatch, caplog):
-    monkeypatch.setattr("engine.jobs.LONG_S", 0.0)
+    monkeypatch.setattr("engine.lanes.LONG_S", 0.0)
     tried = threading.Semaphore(0)
 
     def at_rest():
@@ -215,7 +215,7 @@ def test_close_stops_everything_and_takes_no_more():
         try:
             in_hand.set()
             with jobs._changed:  # the chunk in hand lasts until close() has been called
-                assert jobs._changed.wait_for(lambda: jobs._closed, WAIT_S)
+                assert jobs._changed.wait_for(lambda: jobs._lanes.are_closed, WAIT_S)
             yield Progress(1, 9)
             yield Progress(2, 9)
         finally:

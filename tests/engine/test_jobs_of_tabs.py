@@ -314,7 +314,7 @@ def test_what_closed_tabs_held_is_forgotten_except_work_that_goes_on(tabs, monke
     tabs.closed |= {"asked", "seen", "one", "two", "last"}
     tabs.jobs.forget_closed()
     assert {tab for tab, _ in tabs.jobs._slots.held} == {"asked", "last", "open"}
-    assert {*tabs.jobs._measuring.turns._place} == {"asked", "last", "open"}
+    assert {*tabs.jobs._lanes.measuring.turns._place} == {"asked", "last", "open"}
     asked.release()
     assert tabs.end("asked").state == "done" and seen.starts == 0
     tabs.jobs.forget_closed()
@@ -326,11 +326,14 @@ def test_after_it_gave_way_a_job_does_not_tell_again_what_it_has_told(tabs, monk
     monkeypatch.setattr(turns, "OVERHEAD", 0.0)
     told, work, other = [], Pieces(6), Pieces(1)
     tabs.put("A", "a", work)
-    publish = tabs.jobs._publish
-    monkeypatch.setattr(
-        tabs.jobs, "_publish", lambda job, **to: told.append(to.get("done")) or publish(job, **to) if job.status.key
-        == "a" else publish(job, **to)
-    )  # fmt: skip
+    publish = tabs.jobs._lanes.publish
+
+    def noted(job, **changes):
+        if job.status.key == "a":
+            told.append(changes.get("done"))
+        publish(job, **changes)
+
+    monkeypatch.setattr(tabs.jobs._lanes, "publish", noted)
     work.wait_started()
     for _ in range(3):
         work.release()

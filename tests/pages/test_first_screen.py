@@ -10,10 +10,10 @@ from tests.warm import WarmInterpreter
 
 OPEN = """
 import json, os, sys, threading, time
-from engine.jobs import Jobs
+from engine.lanes import Lanes
 from engine.slots import FINISHED
-let_work, work = threading.Event(), Jobs._work
-Jobs._work = lambda self, lane: let_work.wait() and work(self, lane)
+let_work, work = threading.Event(), Lanes._work
+Lanes._work = lambda self, lane: let_work.wait() and work(self, lane)
 heads, free = sys.argv[1:]
 if free == "free":
     let_work.set()
@@ -31,9 +31,9 @@ at = AppTest.from_file("app.py", default_timeout=500)
 at.query_params.update({"precision": "fp32", "limit": "4", "order": "random", "heads": heads})
 real_run = AppTest._run
 
-def run_from_the_start(at, *rest, **more):  # else it runs the page without app.py from its second run on
+def run_from_the_start(at, *rest, **kwargs):  # else it runs the page without app.py from its second run on
     at._finished_page_script_hash = at._page_hash = ""
-    return real_run(at, *rest, **more)
+    return real_run(at, *rest, **kwargs)
 
 AppTest._run = run_from_the_start
 at.run()

@@ -10,12 +10,12 @@ from typing import Any, Generic, TypeVar
 import streamlit as st
 
 from engine.errors import HeadroomError
-from engine.jobs import UNSEEN_S, Jobs
+from engine.jobs import Jobs
 from engine.measurement import Measurement, StoredPart, Workload
 from engine.models.session import Session, Target
 from engine.progress import Progress
 from engine.questions.tasks import agree_to_fetch
-from engine.slots import Job, JobStatus
+from engine.slots import UNSEEN_S, Job, JobStatus
 from engine.turns import ASKED
 from pages.ui.page.job_words import LONG_S, cost_in_words, describe_job, named, share_done, stopped
 from pages.ui.page.marks import mark
