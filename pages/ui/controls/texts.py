@@ -23,14 +23,15 @@ OWN, FAULT, NOTE = "own_text", "own_text_fault", "own_text_note"
 PRIVATE = "It never leaves this computer."
 KEY, LINKED = "text_text", "text_own"  # query parameters: the name of the text, and a short one of the user's own
 PASTED, LOADED, NAME = (f"{KEY}_{of}" for of in ("pasted", "loaded", "name"))  # controls
-SHOWN = "own_text_shown"  # in the session: how often a text of the user was shown
+SHOWN = "own_text_shown"  # in the session: how often a text of the user was chosen
 FIRST = "Names that return"  # the text that the screen opens with
 MAX_LINKED = 1500  # characters of an unnamed text that the address holds
 PAPER = "The passage of the paper"
-PAPER_HELP = (
-    "For the first paragraphs of *Harry Potter and the Philosopher's Stone*, which Olsson et al. show in *In-context "
-    "Learning and Induction Heads*: chapter one, from “Mr. and Mrs. Dursley, of number four, Privet Drive” on. They "
-    "are under copyright, so paste them from your own copy. They are kept on this computer, under this name."
+PAPER_BEGINS = "Mr. and Mrs. Dursley, of number four, Privet Drive"
+PASTE_HELP = (
+    f"A few sentences, at most 1 MB. {PRIVATE}\n\nThe passage that Olsson et al. show in *In-context Learning and "
+    "Induction Heads* is the beginning of *Harry Potter and the Philosopher's Stone*, which is under copyright: paste "
+    f"it from your own copy, from “{PAPER_BEGINS}” on, and it is kept under its own name."
 )
 PAPER_SAYS = (
     "Olsson et al.: with induction heads, names that return are predicted better, such as “Mr. and Mrs. Dursley”; a "
@@ -125,19 +126,11 @@ def _link(name: str, own: Chosen | None) -> None:
 def _draw_own(name: str, own: Chosen | None, names: list[str]) -> None:
     """Draws the controls that paste or load a text, and remember or forget it."""
     with st.form(f"{KEY}_form", border=False):  # of a form, Ctrl+Enter in the field is the button
-        st.text_area("Paste a text", key=PASTED, height=140, help=f"A few sentences, at most 1 MB. {PRIVATE}")
+        st.text_area("Paste a text", key=PASTED, height=140, help=PASTE_HELP)
         help = "Measures it. Ctrl+Enter in the field does the same."
         st.form_submit_button(
             "Use the pasted text", help=help, on_click=_guarded, args=(_use_pasted,), icon=":material/check:"
         )
-        if PAPER not in names:
-            st.form_submit_button(
-                "Keep it as the paper’s Harry Potter passage",
-                on_click=_guarded,
-                args=(_keep_paper,),
-                type="tertiary",
-                help=PAPER_HELP,
-            )
     st.file_uploader(
         "Or load a text file",
         ["txt", "md"],
@@ -178,10 +171,21 @@ def show_text(name: str, text: str) -> str:
     while name in taken:
         name += " (own)"
     st.session_state[OWN] = Chosen(name, text)
+    _choose(name)
+    return name
+
+
+def _choose(name: str) -> None:
     write(KEY, name)
     # a new popover, which is closed: a browser that has not closed the last one yet would open it again
     st.session_state[SHOWN] = st.session_state.get(SHOWN, 0) + 1
-    return name
+
+
+def _keep(name: str, text: str) -> None:
+    """Keeps a text on this computer, and chooses it."""
+    if not kept.remember(name, text, store()):
+        st.session_state[FAULT] = f"{name!r} is kept until the app ends: the result store cannot be written"
+    _choose(name)
 
 
 def open_text(name: str, text: str) -> None:
@@ -197,14 +201,12 @@ def open_at_head(name: str) -> None:
     st.switch_page("pages/text.py", query_params=query)
 
 
-def _keep_paper() -> None:
-    if not kept.remember(PAPER, kept.checked(st.session_state[PASTED], "the pasted text"), store()):
-        st.session_state[FAULT] = f"{PAPER!r} is kept until the app ends: the result store cannot be written"
-    write(KEY, PAPER)
-
-
 def _use_pasted() -> None:
-    show_text("Pasted text", kept.checked(st.session_state[PASTED], "the pasted text"))
+    text = kept.checked(st.session_state[PASTED], "the pasted text")
+    if text.lstrip().startswith(PAPER_BEGINS):
+        _keep(PAPER, text)
+    else:
+        show_text("Pasted text", text)
 
 
 def _use_loaded() -> None:
@@ -225,9 +227,7 @@ def _remember() -> None:
     if name in _titles():
         raise HeadroomError(f"{name!r} is the title of a built-in passage; choose another name")
     if own is not None:
-        if not kept.remember(name, own.text, store()):
-            st.session_state[FAULT] = f"{name!r} is kept until the app ends: the result store cannot be written"
-        write(KEY, name)
+        _keep(name, own.text)
         del st.session_state[OWN]
 
 

@@ -240,7 +240,7 @@ function looked(data, i) {
   if (!at[i].length) return []
   const box = make("div", "", "looks")
   box.append(make("div", `To predict it, ${heads} looks from ${from} at`, "quiet"))
-  box.append(row(0, make("span", "token", "piece"), make("span", "place", "quiet"), make("span", "attention"), make("b", "adds")))
+  box.append(row(0, make("span", "token", "piece"), make("span", "place", "quiet"), make("span", "attention"), make("b", "adds to its logit")))
   for (const [source, share, raises, piece] of at[i].filter(([, share], k) => !k || share >= LEAST_LISTED).slice(0, N_LOOKS)) {
     const name = make("span", source < 0 ? "⟨beginning⟩" : visible(piece), "piece")
     box.append(row(share, name, make("span", source < 0 ? "" : `${source + 1}`, "quiet"), make("span", percent(share)), make("b", `${nats(raises, true)} nats`)))
@@ -255,11 +255,12 @@ function past(data, i, { same, places }) {
     const pair = [i - 2, i - 1].map(j => `“${visible(data.pieces[j])}”`).join(" ")
     const counts = new Map()
     for (const j of places) counts.set(data.pieces[j], (counts.get(data.pieces[j]) ?? 0) + 1)
-    const followers = [...counts].sort((x, y) => y[1] - x[1]).slice(0, 6).map(([piece, n]) => `${visible(piece)} × ${n}`)
-    lines.push(make("p", seen(`The pair ${pair} before it`, places.length + pairs, pairs, "underlined") +
-                         (followers.length ? `, followed by ${followers.join(", ")} (framed).` : ".")))
+    const followers = [...counts].sort((x, y) => y[1] - x[1]).slice(0, 6).map(([piece, n]) => `“${visible(piece)}” × ${n}`)
+    if (places.length + pairs)
+      lines.push(make("p", seen(`The pair ${pair} before it`, places.length + pairs, pairs, "underlined") +
+                           (followers.length ? `, followed by ${followers.join(", ")} (framed).` : ".")))
   }
-  return [...lines, make("p", "Locked: Escape or a second click lets go.", "quiet")]
+  return [...lines, make("p", "Locked until Escape or a second click. Below the text, the models write on from here.", "quiet")]
 }
 
 // How often something occurs before a token, n times in all, and how that is marked.

@@ -38,7 +38,7 @@ def choose_heads(where: DeltaGenerator, target: Target, known: InductionScores |
     listed = [] if scores is None else [name for name, _ in best_heads(scores, N_LISTED)]
     usual = listed[0] if listed else "…"
     hold(HEADS)
-    head_at, button_at = where.columns(2, gap="small", vertical_alignment="bottom")
+    head_at, button_at = where.columns([5, 6], gap="small", vertical_alignment="bottom")
     typed = head_at.selectbox(
         "Head",
         with_own(listed, HEADS),
@@ -51,7 +51,7 @@ def choose_heads(where: DeltaGenerator, target: Target, known: InductionScores |
     )
     heads = parse_heads(str(typed or "").strip() or ",".join(listed[:1]), target.shape)
     button_at.button(
-        "Prune only it",
+        f"Prune only {names_of(heads)[0]}" if len(heads) == 1 else "Prune only these",
         disabled=not heads,
         on_click=restore,
         args=(" ".join(names_of(heads)),),

@@ -31,7 +31,7 @@ from pages.ui.downloads.origin import Origin, of_model
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
 from pages.ui.figures.token_text import written_on
-from pages.ui.page.tables import number, plain, visible
+from pages.ui.page.tables import number, plain
 from pages.ui.sections.section import Section, draw_part, draw_section
 from pages.ui.text import tables
 from pages.ui.text.looks import names_of
@@ -41,7 +41,7 @@ from pages.ui.text.view import FULL_NATS, TextView
 N_WINDOWS = LOG_BOOKS.n_texts  # enough for a clear interval, few enough to be read at once
 MOST_READ = N_WINDOWS * MIN_TOKENS * CHARACTERS_A_TOKEN  # characters
 HALF = 0.5  # of the page: as wide as a part
-WRITTEN, MOST_PROMPT, PROMPT_SHOWN, ENDS = 24, 512, 70, 15  # tokens; tokens; characters; characters
+WRITTEN, MOST_PROMPT, PROMPT_SHOWN, LAST = 24, 512, 70, 3  # tokens; tokens; characters; words
 GAIN_SHOWS = "You will see how the loss falls along the text, in the full and in the pruned model."
 GAIN_HELP = (
     f"Of the first {N_WINDOWS} windows of {MIN_TOKENS} tokens, each read by itself. The in-context gain is the loss at "
@@ -112,7 +112,9 @@ def _draw_sections(read: Read, frame: pd.DataFrame, sheet: Sheet, since_s: float
     """Draws all of them; returns the sections that are open. `frame` of `tables.token_frame`."""
     draw, opened = partial(draw_section, sheet=sheet, since_s=since_s), list[Section]()
     side_by_side = [gain_section] * read.has_gain + [written_section]
-    for make, place in zip(side_by_side, st.columns(len(side_by_side), gap="large"), strict=True):
+    with st.container(key="text_below"):
+        places = st.columns(len(side_by_side), gap="large")
+    for make, place in zip(side_by_side, places, strict=True):
         with place:
             opened.append(make(read))
             draw(opened[-1])
@@ -186,7 +188,8 @@ def _prompt(read: Read) -> str:
 def _draw_written(prompt: str, result: Result, sheet: Sheet) -> None:
     said = result.value
     names = {"full": "Full model", "masked": "Pruned model"}
-    st.markdown(f"**Continue** after “… {plain(visible(prompt[-ENDS:]))}”", help=WRITES_HELP)
+    last = " ".join(prompt.split()[-LAST:])
+    st.markdown(f"**Continue** after “… {plain(last)}”", help=WRITES_HELP)
     st.markdown(result.view.finding)
     texts = (f"{names[name]}: “{plain(each.text.strip())}”" for name, each in said.items())
     sheet.says += [result.view.finding, *texts]

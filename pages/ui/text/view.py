@@ -21,6 +21,8 @@ SHADE_HELP = (
     "By loss: the change of each token's loss, in nats, or the loss if nothing is pruned. By attention: where a head "
     "of the full model looks to predict the token that you point at."
 )
+INDUCTION = "induction head"
+COPIES = "Induction heads look back at what followed the same token before, and copy it."
 OF_FULL = " of the full model"
 TWO_MODELS = {"a": "A", "b": "B", "change": "B − A", "better": "B better", "worse": "B worse"}
 FULL_NATS = 4  # where the color of a change is full
@@ -74,7 +76,8 @@ class TextView:
         if self.n_parts != tables.n_parts(full.n_total) or (pruned is not None and not have_same_tokens(full, pruned)):
             st.rerun()  # the whole page needs to know
         is_one_model = x.full.target == x.whole.target
-        says, help = tables.losses_finding(full, pruned, self.without(read.of))
+        without = self.without(read.of)
+        says, help = tables.losses_finding(full, pruned, without)
         read_by_all = len(full) if pruned is None else min(len(full), len(pruned))
         if read_by_all < full.n_total:
             says += f" so far, {read_by_all:,} of {full.n_total:,} tokens"
@@ -91,7 +94,8 @@ class TextView:
             view = ATTENTION if x.shade == ATTENTION else view
         turns = partial(turn, x.whole.target, x.heads) if x.heads else None
         words = WORDS if is_one_model else TWO_MODELS
-        token_text(data, view, FULL_NATS, x.name, full.n_total, read.note, words, lock=TOKEN, turn=turns)
+        note = read.note or (COPIES if INDUCTION in without else "")
+        token_text(data, view, FULL_NATS, x.name, full.n_total, note, words, lock=TOKEN, turn=turns)
         self.run.progress()
         if self.asked != asked():
             st.rerun()  # what is below is of another token, or of other heads
@@ -99,14 +103,17 @@ class TextView:
         mark("losses", state, tokens=len(full), **counts(read.of.mask if read.of is not None else None))
 
     def without(self, of: Side | None) -> str:
-        """Returns what is pruned, such as "4 induction heads"; "" if that is not all that the two models differ in."""
+        """Returns what is pruned, such as "4 induction heads" or "L1H2, an induction head,"; "" if that is not all that
+        the two models differ in."""
         if of is None or self.x.full.target != of.target:
             return ""
         words, pruned = pruned_counts(of.mask), ~np.array(of.mask.heads)
         known = self.x.known
         if known is None or not of.mask.n_heads_pruned or not known.is_induction_head[pruned].all():
             return words
-        return words.replace("head", "induction head", 1)
+        if of.mask.n_heads_pruned == 1 and of.mask.text().startswith("L"):
+            return f"{of.mask.text()}, an {INDUCTION},"
+        return words.replace("head", INDUCTION, 1)
 
 
 def read_view(x: TextState, run: TextRun, side: Side | None) -> TextView:
