@@ -225,8 +225,8 @@ def token_lens_view(found: "Mapping[str, LogitLens]", token: int) -> View:
         if ranks[-1] != 1:
             words.append(f"in the {name} it ends at rank {ranks[-1]:,}")
         else:
-            words.append(f"in the {name} it is the likeliest " + (f"from layer {last_wrong} on" if last_wrong >= 0 else
-                                                                   "from the start"))  # fmt: skip
+            since = f"after {counted(last_wrong + 1, 'layer')}" if last_wrong >= 0 else "from the start"
+            words.append(f"in the {name} it is the likeliest {since}")
     piece = plain(visible(any_lens.pieces[token + any_lens.first_text]))
     columns = {
         "layers": Column("Layers read"),

@@ -341,6 +341,12 @@ def test_the_head_that_is_looked_at_is_pruned_alone(open_screen):
     assert "--mask L1H3 " in command_of(at) and "Without 1 head, " in finding(at)
 
 
+def test_one_induction_head_is_named(open_screen, with_shipped):
+    assert "Without L1H2, an induction head, mainly" in finding(
+        open_screen(model="demo", precision="int8", mask="L1H2")
+    )
+
+
 def test_a_bad_head_in_the_address_gets_one_plain_line(open_screen):
     at = open_screen(text_head="<img src=x onerror=alert(1)>")
     assert len(at.error) == 1 and "\n" not in at.error[0].value

@@ -25,7 +25,7 @@ from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVEL_HELP, LEVELS, ORDE
 from pages.ui.page.runtime import errors_shown, show_models
 from pages.ui.page.screens import Bar
 from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.tables import mask_counts
+from pages.ui.page.tables import mask_counts, plain
 from pages.ui.page.widget_writes import hold
 from pages.ui.page.work import FETCH_TASKS
 
@@ -73,9 +73,9 @@ LAYERS_HELP = (
     "`greedy`: the same measured again on the remaining layers each time (a pass for each of them). "
     "`last-first`: the deepest. `random`: seeded, the baseline of every other."
 )
-MOST_IN_SHORT = 16  # characters of a mask next to a level
+MOST_IN_SHORT = 16  # characters of a mask next to a level, and in the badge
 MANY = "others"
-PRUNED_HELP = "On all screens. By the slider, by a click on the map, or typed under Settings: {}"
+PRUNED_HELP = "On all screens: {}"
 RESTORE_HELP = "Restores all of it: levels at 0, nothing named."
 
 
@@ -168,9 +168,10 @@ def draw_pruned(where: DeltaGenerator, shape: ModelShape, mask: Mask | None) -> 
     """Draws what is pruned, as a badge, and the button that restores it; nothing if the mask is not known yet."""
     if mask is None or mask.is_full:
         return
+    named = f" ({plain(mask.text())})" if len(mask.text()) <= MOST_IN_SHORT else ""
     with where.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
         st.badge(
-            f"Pruned: {mask_counts(shape, mask)}",
+            f"Pruned: {mask_counts(shape, mask)}{named}",
             help=PRUNED_HELP.format(mask.text()),
             icon=":material/content_cut:",
             color="orange",

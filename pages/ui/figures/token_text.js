@@ -240,10 +240,10 @@ function looked(data, i) {
   if (!at[i].length) return []
   const box = make("div", "", "looks")
   box.append(make("div", `To predict it, ${heads} looks from ${from} at`, "quiet"))
-  box.append(row(0, make("span", "token", "piece"), make("span", "place", "quiet"), make("span", "attention"), make("b", "adds to its logit")))
+  box.append(row(0, make("span", "token", "piece"), make("span", "attention"), make("b", "adds to its logit")))
   for (const [source, share, raises, piece] of at[i].filter(([, share], k) => !k || share >= LEAST_LISTED).slice(0, N_LOOKS)) {
     const name = make("span", source < 0 ? "⟨beginning⟩" : visible(piece), "piece")
-    box.append(row(share, name, make("span", source < 0 ? "" : `${source + 1}`, "quiet"), make("span", percent(share)), make("b", `${nats(raises, true)} nats`)))
+    box.append(row(share, name, make("span", percent(share)), make("b", `${nats(raises, true)} nats`)))
   }
   return [box]
 }
@@ -260,7 +260,7 @@ function past(data, i, { same, places }) {
       lines.push(make("p", seen(`The pair ${pair} before it`, places.length + pairs, pairs, "underlined") +
                            (followers.length ? `, followed by ${followers.join(", ")} (framed).` : ".")))
   }
-  return [...lines, make("p", "Locked until Escape or a second click. Below the text, the models write on from here.", "quiet")]
+  return [...lines, make("p", "Locked until Escape or a second click. Below the text, the models write on in its place.", "quiet")]
 }
 
 // How often something occurs before a token, n times in all, and how that is marked.

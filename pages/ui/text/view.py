@@ -103,7 +103,7 @@ class TextView:
         mark("losses", state, tokens=len(full), **counts(read.of.mask if read.of is not None else None))
 
     def without(self, of: Side | None) -> str:
-        """Returns what is pruned, such as "4 induction heads" or "L1H2, an induction head,"; "" if that is not all that
+        """Returns what is pruned, such as "4 induction heads" or "L1H2, an induction head"; "" if that is not all that
         the two models differ in."""
         if of is None or self.x.full.target != of.target:
             return ""
@@ -112,7 +112,7 @@ class TextView:
         if known is None or not of.mask.n_heads_pruned or not known.is_induction_head[pruned].all():
             return words
         if of.mask.n_heads_pruned == 1 and of.mask.text().startswith("L"):
-            return f"{of.mask.text()}, an {INDUCTION},"
+            return f"{of.mask.text()}, an {INDUCTION}"
         return words.replace("head", INDUCTION, 1)
 
 
