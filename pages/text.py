@@ -21,7 +21,7 @@ from pages.ui.text.view import SHADE, SHADE_HELP, note_drawn, read_view
 require_frame("pages/text.py")
 asks, run = study(), TextRun()
 with st.container(key="text_level"):
-    badge_at = draw_level(asks).container(key="text_badge")
+    badge_at = draw_level(asks).container(key="text_badge", gap=None)
 with st.container(key="text_bar"):
     text_at, shade_at, head_at = st.columns([9, 4.2, 6.8], gap="medium", vertical_alignment="bottom")
 chosen = choose_text(text_at)

@@ -29,7 +29,6 @@ from tests.pages.conftest import (
     command_of,
     components,
     frames_of,
-    labels,
     opened,
     press,
     printed_by_the_program,
@@ -154,11 +153,9 @@ def test_the_colors_before_stay_while_the_pruned_model_is_measured(open_screen, 
     assert "6 heads," in finding(at)
 
 
-def test_a_text_without_a_mask_offers_one(open_screen):
-    at = open_screen(model="demo")
-    assert "Prune the induction heads" in labels(at)
-    at = press(at, "Prune the induction heads")
-    assert "Prune the induction heads" not in labels(at) and "--mask 'L1H1-3 L3H5'" in command_of(at)
+def test_a_button_prunes_the_induction_heads_and_nothing_else(open_screen):
+    at = press(open_screen(model="demo", mask="F0"), "Prune the induction heads")
+    assert "--mask 'L1H1-3 L3H5'" in command_of(at)
     assert "Without 4 induction heads, mainly repetitions get harder: the right token is" in finding(at)
 
 

@@ -18,8 +18,8 @@ from pages.ui.text.reading import Side, TextState
 from pages.ui.text.view import ALONE, DRAWN
 
 OTHER_TOKENS = "{} has another tokenizer: no token pairs to compare. Below is {} alone."
-PRUNE_HELP = "On all screens: of all heads the 10% that match prefixes best."
-INDUCTION_HEADS = {"axis": "heads", "heads": 10, "order": "induction-first"}
+PRUNE_HELP = "On all screens: of all heads the 10% that match prefixes best, and nothing else."
+INDUCTION_HEADS = {"axis": "heads", "heads": 10, "order": "induction-first", "ffns": 0, "layers": 0, "mask": ""}
 
 
 def await_text(text: Chosen | None, at: DeltaGenerator) -> Chosen:
@@ -58,13 +58,12 @@ def read_setting(of: Study, text: Chosen, shade: str, head_at: DeltaGenerator) -
 
 
 def draw_badge(where: DeltaGenerator, x: TextState, side: Side | None) -> None:
-    """Draws what is pruned, or, if nothing is, the button that prunes the induction heads."""
+    """Draws what is pruned, and the button that prunes the induction heads."""
     draw_pruned(where, x.whole.target.shape, None if side is None else side.mask)
-    if side is not None and side.mask.is_full:
-        where.button(
-            "Prune the induction heads",
-            icon=":material/content_cut:",
-            on_click=set_study,
-            kwargs=INDUCTION_HEADS,
-            help=PRUNE_HELP,
-        )
+    where.button(
+        "Prune the induction heads",
+        icon=":material/content_cut:",
+        on_click=set_study,
+        kwargs=INDUCTION_HEADS,
+        help=PRUNE_HELP,
+    )
