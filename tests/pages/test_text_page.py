@@ -342,6 +342,8 @@ def test_one_induction_head_is_named(open_screen, with_shipped):
     assert "Without L1H2, an induction head, mainly" in finding(
         open_screen(model="demo", precision="int8", mask="L1H2")
     )
+    both = open_screen(model="demo", precision="int8", mask="L1H2 F7")
+    assert "Without 1 induction head and 1 FFN, " in finding(both)
 
 
 def test_a_bad_head_in_the_address_gets_one_plain_line(open_screen):

@@ -111,7 +111,7 @@ class TextView:
         known = self.x.known
         if known is None or not of.mask.n_heads_pruned or not known.is_induction_head[pruned].all():
             return words
-        if of.mask.n_heads_pruned == 1 and of.mask.text().startswith("L"):
+        if words == "1 head":
             return f"{of.mask.text()}, an {INDUCTION}"
         return words.replace("head", INDUCTION, 1)
 
