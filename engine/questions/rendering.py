@@ -197,7 +197,7 @@ def _given(task: TaskSpec, info: TaskInfo, data_dir: str | Path | None, first: i
 
 def _refuse_to_fetch(task: TaskSpec, given: rows.Given | None) -> None:
     if given is None and not may_fetch():
-        where = "give a folder with them, --download, or switch on “Fetch tasks” (Settings)"
+        where = "give a folder with them, --download, or switch on “Fetch tasks” (Settings of Prune)"
         raise NotHere("", f"the rows of task {task.name} are not on this computer: {where}")
 
 

@@ -95,7 +95,7 @@ def gain_in_words(scores: "Mapping[str, MeanOverTexts]", is_changed: bool) -> st
     return f"**The in-context gain {moves} from {full} to {number(-scores['masked'].value)} nats**: {change}, {n}."
 
 
-def by_index_part(losses: Mapping[str, Sequence[np.ndarray]], has_gain: bool, width: float = 1.0) -> Part:
+def by_index_part(losses: Mapping[str, Sequence[np.ndarray]], has_gain: bool) -> Part:
     """The mean loss of some texts by token index, in bins of equal width in ln(index), with intervals over texts;
     `losses` by series (SERIES). Of a text long enough, its first tokens are left out: they are few, and all noise."""
     points = list[dict[str, Any]]()
@@ -118,7 +118,7 @@ def by_index_part(losses: Mapping[str, Sequence[np.ndarray]], has_gain: bool, wi
     roles = {"full": SERIES["full"], "pruned": SERIES["masked"]}
     draw = partial(kit.curves, x="index", y="mean", by="model", log=True, roles=roles, **band)
     caption = GAIN_IS if has_gain else ""
-    return Part(BY_INDEX, points, columns, draw, caption, width=width)
+    return Part(BY_INDEX, points, columns, draw, caption)
 
 
 def attribution_view(found: Mapping[str, np.ndarray], n_texts: int) -> View:

@@ -1,5 +1,5 @@
-// A slider that reports drags to Python: at intervals while it moves, and once when released or at rest. Typing a number
-// into its box counts as a release at that number.
+// A slider that reports drags to Python: at intervals while it moves, and once when released or at rest. With Shift,
+// arrow keys move it by 1%.
 const REPORT_MS = 80, REST_MS = 150, LATE_MS = 30
 const KEY_REST_MS = 60 // a held key repeats about every 30 ms
 const STALE = "headroom-stale" // class of the page while Python's drawing is of another level than the slider's
@@ -12,8 +12,6 @@ export default function (mount) {
   part(".help").ariaLabel = `About: ${data.label}`
   part(".note").hidden = data.texts === null
   part(".level").classList.toggle("large", data.large)
-  view.box.ariaLabel = data.label
-  view.box.step = data.step
   const isHeard = view.number === data.seen
   if (!view.down && !view.moving && isHeard) set(view, data.value)
   show(view)
@@ -23,7 +21,7 @@ export default function (mount) {
 }
 
 function begin(part, data) {
-  const view = { input: part("input"), box: part(".box"), typing: false, number: data.seen, toldAt: -ANSWER_MS, lastReport: 0, movedAt: 0,
+  const view = { input: part("input"), number: data.seen, toldAt: -ANSWER_MS, lastReport: 0, movedAt: 0,
                  down: false, moving: false, reported: false, report: null, rest: null, lost: null }
   view.input.onpointerdown = () => { view.down = true }
   view.input.onpointerup = view.input.onpointercancel = () => { view.down = false; if (view.moving) letGo(view) }
@@ -34,22 +32,8 @@ function begin(part, data) {
     if (view.rest === null) rest(view)
     if (view.data.live) view.report ??= setTimeout(() => report(view), Math.max(0, view.lastReport + REPORT_MS - performance.now()))
   }
-  view.box.oninput = () => { view.typing = true }
-  view.box.onchange = () => typed(view)
-  view.box.onblur = () => { view.typing = false; show(view) }
+  view.input.onkeydown = event => { if (event.shiftKey) view.input.step = 1 }
   return view
-}
-
-function typed(view) {
-  const { input, box, data } = view
-  view.typing = false
-  if (box.value !== "") { // nothing, or not a number: the level stays
-    const value = Math.max(0, Math.min(100, Math.round(+box.value)))
-    allow(view, value)
-    input.value = value
-  }
-  show(view)
-  letGo(view)
 }
 
 function report(view) {
@@ -97,7 +81,7 @@ function letGo(view) {
   tellRelease(view, { percent: +view.input.value, moving: false })
 }
 
-// A number typed in between the steps is kept as typed.
+// A level between the steps is kept.
 function allow({ input, data }, value) {
   input.step = value % data.step ? 1 : data.step
 }
@@ -109,8 +93,7 @@ function set(view, value) {
 }
 
 function show(view) {
-  const { part, input, box, data } = view, text = data.texts?.[input.value] ?? ""
-  if (!view.typing) box.value = input.value
+  const { part, input, data } = view, text = data.texts?.[input.value] ?? ""
   markBehind(view, +input.value !== (data.hand ?? data.value))
   nameHand(text)
   const level = `${input.value}%${data.more && ` ${data.more}`}`

@@ -1,8 +1,8 @@
-"""A slider that reports while it moves, with a box to type its level into; both show the level during a drag.
+"""A slider that reports while it moves, and shows its level during a drag.
 
 The level is in a number field of Streamlit's, which is bound to the address and hidden by the stylesheet: on its own
-it would show the previous level during a drag. When the slider is released or rests, or a number is typed, the level is
-written into that field, once.
+it would show the previous level during a drag. When the slider is released or rests, the level is written into that
+field, once.
 """
 
 from collections.abc import Mapping
@@ -21,18 +21,16 @@ HTML = """
 <div class="level">
   <div class="words"><label for="range"></label><button class="help quiet" type="button" tabindex="-1">?</button></div>
   <div class="tip framed" id="tip" role="tooltip"></div>
-  <div class="controls" role="group">
-    <div class="track">
-      <output for="range"></output>
-      <input id="range" type="range" min="0" max="100" aria-describedby="tip">
-    </div>
-    <input class="box framed" type="number" min="0" max="100" aria-describedby="tip">
+  <div class="track">
+    <output for="range"></output>
+    <input id="range" type="range" min="0" max="100" aria-describedby="tip">
   </div>
   <div class="note"></div>
 </div>
 """
 _COMPONENT = component_of("drag_slider", HTML, Path(__file__).parent, "drag_slider")
 STEP = 5
+KEYS_HELP = "Arrow keys move it by 5%, with Shift by 1%."
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def level_field(where: DeltaGenerator, key: str, label: str) -> int:
 def draw_slider(
     field: Field, help: str, live: bool = False, texts: Mapping[int, str] | None = None, more: str = ""
 ) -> None:
-    """Draws the slider of a field, and the box; `more` stands next to the level: what a mask changes, such as
+    """Draws the slider of a field; `more` stands next to the level: what a mask changes, such as
     "+ 4 heads".
 
     `live`: the page runs while the slider moves, and `hand` returns its position; such a slider is the page's main
@@ -73,7 +71,14 @@ def draw_slider(
     and without a run; None leaves no room for them.
     """
     seen = st.session_state.get(f"{field.key} seen", 0)
-    data = {"label": field.label, "help": help, "value": field.percent, "step": STEP, "live": live, "seen": seen}
+    data = {
+        "label": field.label,
+        "help": f"{help} {KEYS_HELP}",
+        "value": field.percent,
+        "step": STEP,
+        "live": live,
+        "seen": seen,
+    }
     data["more"] = more
     data["large"] = live
     now = hand(field.key)

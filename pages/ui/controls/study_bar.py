@@ -18,7 +18,7 @@ from pages.ui.controls.controls import one_listed, one_of
 from pages.ui.controls.drag_slider import Field, draw_slider, level_field
 from pages.ui.controls.first_views import suited
 from pages.ui.controls.model import choose_models, draw_facts, known_config
-from pages.ui.controls.study import BOS, STUDY, Study, apply_settings, restore
+from pages.ui.controls.study import BOS, STUDY, Study, apply_settings, drawn_axis, restore
 from pages.ui.controls.task import MENU, choose_task, draw_own_questions, take_fewer_examples
 from pages.ui.page.address import MOST, flag, number_field, put_right
 from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVEL_HELP, LEVELS, ORDER, SHOT_COUNTS, SHOTS
@@ -88,9 +88,10 @@ def draw_bar(seen: Bar) -> None:
     row = st.container(key="study_bar", **ROW) if seen else hidden
     boxes, menu = row.container(**ROW), _menu(row).container(horizontal=True)
     model_at = menu.container(width=SIDE)
-    prunes = seen in ("study", "pruning")
-    boxes_at, menu_at, mask_at = (boxes, menu.container(width=SIDE), model_at) if prunes else [hidden] * 3
-    task_at = menu_at if seen == "pruning" else boxes_at
+    boxes_at, mask_at = (boxes, model_at) if seen in ("study", "pruning") else (hidden, hidden)
+    task_at, menu_at = (boxes, menu.container(width=SIDE)) if seen == "study" else (hidden, hidden)
+    axis_at, more_at = (model_at.container(), hidden) if seen == "pruning" else (boxes_at, model_at)
+    layers_at = mask_at if drawn_axis() == "layers" else hidden
     named: dict[str, str] = {each: each for each in PRECISIONS}
     precision = one_of(model_at, "Precision", named, "precision", PRECISION_HELP, default="int8", width="stretch")
     facts_at = model_at.container()
@@ -106,15 +107,15 @@ def draw_bar(seen: Bar) -> None:
         placeholder=config and f"such as {example_mask(config.shape)}",
         help=MASK_HELP,
     )
-    layers_by = one_listed(mask_at, "Layers by", LAYERS_BY, "layers_by", help=LAYERS_HELP)
+    layers_by = one_listed(layers_at, "Layers by", LAYERS_BY, "layers_by", help=LAYERS_HELP)
     bos = BOS[one_listed(model_at, "Beginning-of-sequence token", list(BOS), "bos", help=BOS_HELP)]
-    data_dir = _choose_folder(model_at)
+    data_dir = _choose_folder(more_at)
     task = _choose_task(task_at, menu_at, spec.is_demo, data_dir)
-    axis = one_of(boxes_at, "What to prune", AXIS_NAMES, "axis", None, width="content")
+    axis = one_of(axis_at, "What to prune", AXIS_NAMES, "axis", None, width="content")
     first = OF_ONE_TASK.index(ORDER) if spec.is_demo else None
     ranking = one_listed(boxes_at, "Pruning order", OF_ONE_TASK, "order", index=first, placeholder="…", help=ORDER_HELP)
     limit = number_field(menu_at, "Questions", (1, MOST), "limit", value=100, step=50, help=LIMIT_HELP)
-    is_chat = not spec.is_demo and _switch(menu_at, "Prompts as chats", "chat", CHAT_HELP)
+    is_chat = not spec.is_demo and _switch(mask_at, "Prompts as chats", "chat", CHAT_HELP)
     levels = {each: level_field(hidden, each, label) for each, label in LEVELS.items()}
     of = {"ranking": ranking or "", "layers_by": layers_by, "typed": typed, "is_chat": is_chat}
     st.session_state[STUDY] = Study(spec, second, bos, data_dir, task, int(limit), axis, **levels, **of)

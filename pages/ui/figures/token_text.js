@@ -1,24 +1,21 @@
-// A text set as text, token by token, or how two models write on. Everything from `data` is set as textContent: a text is
-// never interpreted as markup.
+// A text set as text, token by token, and how two models write on. Everything from `data` is set as textContent: a text
+// is never interpreted as markup.
 const N_LOOKS = 5, LEAST_LISTED = 0.01, SIDES = ["a", "b"]
-const FIRST = 150 // tokens of a first screenful
 
 export default function (mount) {
-  const { data } = mount
-  if (data.written) return drawWritten(mount)
-  const view = viewOf(mount, begin)
+  const { data } = mount, view = viewOf(mount, begin)
   if (view.textKey !== data.text_key) setText(view)
   if (data.locked?.number >= view.reports) light(view, shownAt(view, data.locked.token)) // not of a lock before the last one
   drawLegend(view)
-  view.largest = largest(data)
   view.painted = undefined
   view.spans.forEach((span, i) => tint(span, tinted(data, i), data.full, data.view === "change"))
   drawLandmarks(view)
+  drawWritten(view)
   show(view)
 }
 
 function begin(part) {
-  const view = { spans: [], lit: [], over: null, at: 0, focused: false, locked: null, back: null, column: null, reports: 0 }
+  const view = { spans: [], over: null, at: 0, focused: false, locked: null, same: [], column: null, reports: 0 }
   for (const name of ["legend", "text", "readout", "landmarks", "said"]) view[name] = part(`.${name}`)
   const index = event => {
     const span = event.target.closest?.("span")
@@ -49,7 +46,7 @@ function begin(part) {
 
 function setText(view) {
   const { data, text } = view
-  Object.assign(view, { textKey: data.text_key, lit: [], over: null, at: 0, focused: false, locked: null, back: null })
+  Object.assign(view, { textKey: data.text_key, over: null, at: 0, focused: false, locked: null, same: [] })
   view.spans = data.pieces.map(piece => {
     const span = make("span", ""), ink = make("b", "", "token")
     const gap = /^ \S/.test(piece) ? 1 : 0 // the blank before a word stays white: it may end the previous line
@@ -81,14 +78,6 @@ function tinted(data, i) {
   const [a, b] = SIDES.map(side => data.loss[side]?.[i] ?? null)
   if (data.view === "loss") return a
   return a === null || b === null ? null : b - a
-}
-
-// The token shown while none is chosen: of the first ones, that of the largest change, or whose logit the heads raise most.
-function largest(data) {
-  const raised = i => (data.looks?.at[i] ?? []).reduce((sum, [, , raises]) => sum + Math.max(0, raises), 0)
-  const sizes = data.pieces.slice(0, FIRST).map((piece, i) => data.view === "attention" ? (piece.trim() ? raised(i) : 0) : Math.abs(tinted(data, i) ?? 0))
-  const most = Math.max(...sizes)
-  return most > 0 ? sizes.indexOf(most) : null
 }
 
 // Tints the tokens that the heads look at to predict a token, in the view of attention.
@@ -147,16 +136,6 @@ function lock(view, i, stay) {
   show(view)
 }
 
-// What the locked token's past holds in this part: places of the same token, and of the two tokens before it.
-function lookBack(data, i) {
-  const same = [], places = []
-  for (let j = 0; j < i; j++) {
-    if (data.ids[j] === data.ids[i]) same.push(j)
-    if (i > 1 && j > 1 && data.ids[j - 1] === data.ids[i - 1] && data.ids[j - 2] === data.ids[i - 2]) places.push(j)
-  }
-  return { same, places }
-}
-
 // Where in this part a token is, by its number in the text.
 function shownAt(view, token) {
   const i = token - 1 - view.data.start
@@ -164,19 +143,17 @@ function shownAt(view, token) {
 }
 
 function light(view, i) {
+  const { spans, same, data } = view
+  for (const j of [...same, view.locked]) spans[j]?.classList.remove("same", "locked")
   view.locked = i
-  view.back = i === null ? null : lookBack(view.data, i)
-  for (const span of view.lit) span.classList.remove("pair", "followed", "same", "locked")
-  view.lit = []
-  const add = (j, name) => { view.spans[j].classList.add(name); view.lit.push(view.spans[j]) }
-  for (const j of view.back?.places ?? []) { add(j - 2, "pair"); add(j - 1, "pair"); add(j, "followed") }
-  for (const j of view.back?.same ?? []) add(j, "same")
-  if (i !== null) add(i, "locked")
+  view.same = i === null ? [] : data.ids.slice(0, i).flatMap((id, j) => id === data.ids[i] ? [j] : [])
+  for (const j of view.same) spans[j].classList.add("same")
+  spans[i]?.classList.add("locked")
 }
 
 function show(view) {
   const { data, spans, readout } = view, { words } = data
-  const chosen = view.over ?? (view.focused ? view.at : view.locked), i = chosen ?? view.largest
+  const chosen = view.over ?? (view.focused ? view.at : view.locked), i = chosen ?? data.first_shown
   readout.classList.toggle("locked", view.locked !== null)
   spans.forEach((span, j) => span.classList.toggle("shown", (chosen === null || data.view === "attention") && j === i))
   paintLooks(view, i)
@@ -187,7 +164,7 @@ function show(view) {
   }
   const token = readable(data, i), number = data.start + i + 1
   const known = sides(data).filter(side => data.loss[side][i] !== null), losses = known.map(side => `${words[side]} ${nats(data.loss[side][i])}`)
-  readout.replaceChildren(make("h4", token), make("p", `Token ${number.toLocaleString("en")} of ${data.n_total.toLocaleString("en")}`, "quiet"))
+  readout.replaceChildren(make("h4", token), make("p", `In “${wordAt(data, i)}”, token ${number.toLocaleString("en")} of ${data.n_total.toLocaleString("en")}`, "quiet"))
   if (known.length < sides(data).length) {
     readout.append(make("p", known.length ? `${losses[0]} nats. ${words.b} is not measured yet.` : "No loss: nothing stands before it that it could be predicted from."))
     view.said.textContent = `${token}, no loss`
@@ -197,12 +174,21 @@ function show(view) {
     view.said.textContent = `${token}, ${losses.join(", ")}${change} nats`
   }
   if (data.looks) readout.append(...looked(data, i))
-  if (i === view.locked) readout.append(...past(data, i, view.back))
+  if (i === view.locked) readout.append(...past(data, i, view.same))
   else if (view.locked !== null) readout.append(make("p", "Another token is locked; Escape lets go.", "quiet"))
   else readout.append(make("p", chosen === null ? "Point at another token, or click one." : "Click or Enter locks it, and looks back from it.", "quiet"))
 }
 
 const readable = (data, i) => data.pieces[i] === "" ? "(more of the character before)" : visible(data.pieces[i])
+
+// The tokens around one, from blank to blank.
+function wordAt({ pieces }, i) {
+  const begins = j => j < 0 || j >= pieces.length || /^\s/.test(pieces[j])
+  let from = i, to = i + 1
+  while (!begins(from)) from--
+  while (!begins(to)) to++
+  return tame(pieces.slice(Math.max(0, from), to).join("").trim())
+}
 
 function numbers(data, i, known) {
   const table = document.createElement("table"), both = known.length > 1
@@ -248,48 +234,34 @@ function looked(data, i) {
   return [box]
 }
 
-function past(data, i, { same, places }) {
-  const before = data.same_before[i], pairs = data.pair_before[i]
-  const lines = [make("p", `${seen("The same token", same.length + before, before, "dotted")}.`)]
-  if (data.start + i > 1 && i > 1) {
-    const pair = [i - 2, i - 1].map(j => `“${visible(data.pieces[j])}”`).join(" ")
-    const counts = new Map()
-    for (const j of places) counts.set(data.pieces[j], (counts.get(data.pieces[j]) ?? 0) + 1)
-    const followers = [...counts].sort((x, y) => y[1] - x[1]).slice(0, 6).map(([piece, n]) => `“${visible(piece)}” × ${n}`)
-    if (places.length + pairs)
-      lines.push(make("p", seen(`The pair ${pair} before it`, places.length + pairs, pairs, "underlined") +
-                           (followers.length ? `, followed by ${followers.join(", ")} (framed).` : ".")))
-  }
-  return [...lines, make("p", "Locked until Escape or a second click. Below the text, the models write on in its place.", "quiet")]
-}
-
-// How often something occurs before a token, n times in all, and how that is marked.
-function seen(what, n, elsewhere, mark) {
-  if (!n) return `${what} does not occur before`
-  const others = elsewhere ? `, ${elsewhere.toLocaleString("en")} of them in earlier parts` : ""
-  return `${what} occurs ${n === 1 ? "once" : `${n.toLocaleString("en")} times`} before${others} (${mark})`
+// How often the locked token occurs before, in this part and in earlier ones.
+function past(data, i, same) {
+  const earlier = data.same_before[i], n = same.length + earlier
+  const times = n === 1 ? "once" : `${n.toLocaleString("en")} times`
+  const others = earlier ? `, ${earlier.toLocaleString("en")} of them in earlier parts` : ""
+  const says = n ? `occurs ${times} before${others} (dotted)` : "does not occur before"
+  return [make("p", `The same token ${says}.`), make("p", "Locked until Escape or a second click.", "quiet")]
 }
 
 const percent = p => p < 0.001 ? "< 0.1%" : `${(100 * p).toFixed(1)}%`
 
-// How the models write on after a prompt: the token at which they part is marked.
-function drawWritten({ data, parentElement }) {
-  const { prompt, written } = data, ids = written.map(each => each.ids)
+// How the models write on: the token at which they part is marked.
+function drawWritten({ data, part }) {
+  const box = part(".written")
+  box.classList.toggle("before", !data.written)
+  if (!data.written) return
+  const { after, sides } = data.written, ids = sides.map(side => side.ids)
   const parts = ids.length > 1 ? ids[0].findIndex((id, k) => id !== ids[1][k]) : -1
-  parentElement.querySelector(".columns").className = "columns written"
-  parentElement.querySelector(".columns").replaceChildren(...written.map(({ who, pieces, p, note }) => {
-    const side = make("div", ""), text = make("div", "", "text"), front = make("span", "", "quiet")
-    text.tabIndex = 0
-    text.role = "region"
-    text.ariaLabel = `${who}, how it writes on`
-    appendLines(front, prompt)
-    text.append(front, ...pieces.flatMap((piece, k) => {
+  const heading = make("h4", "Continue")
+  heading.append(make("span", ` after “… ${after}”, each time the likeliest token`, "quiet"))
+  box.replaceChildren(heading, ...sides.flatMap(({ who, pieces, p, note }) => {
+    const line = make("p", "")
+    line.append(...pieces.flatMap((piece, k) => {
       const gap = /^ \S/.test(piece) ? 1 : 0, one = make("b", "", k === parts ? "differs" : "")
       appendLines(one, piece.slice(gap))
       one.title = `${visible(piece)} ${percent(p[k])}`
-      return [" ".repeat(gap), one]
-    }))
-    side.append(make("div", who, "who"), text, make("div", note, "note"))
-    return side
+      return [k ? " ".repeat(gap) : "", one]
+    }), make("span", note && ` ${note}`, "quiet"))
+    return [make("div", who, "quiet"), line]
   }))
 }

@@ -1,5 +1,5 @@
-"""The component for tokens: a text as text, each token tinted, with a readout next to it and the locked token; and how
-two models write on."""
+"""The component for tokens: a text as text, each token tinted, with a readout next to it and the locked token, and
+below it how two models write on."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +22,13 @@ HTML = """
 <div class="reading">
   <div class="legend"></div>
   <div class="columns">
-    <div class="text" role="group"></div>
+    <div>
+      <div class="text" role="group"></div>
+      <div class="written"></div>
+      <div class="landmarks"></div>
+    </div>
     <div class="readout"></div>
   </div>
-  <div class="landmarks"></div>
   <div class="said unseen" role="status" aria-live="polite"></div>
 </div>
 """
@@ -34,6 +37,7 @@ TOKENS = "tokens"
 CHANGE, LOSS, ATTENTION = "change", "loss", "attention"  # what the tint is of
 LOSS_NATS = 10.0  # full color of a loss; guessing among 50,000 tokens costs 10.8
 PART_TOKENS = 1500  # more spans at once make a browser slow
+FIRST = 150  # tokens of a first screenful
 MOST_LOOKS, LEAST_LOOK = 24, 0.002  # sources of a token, and the least share of one
 WORDS = {"a": "full", "b": "pruned", "change": "change", "better": "better when pruned", "worse": "worse"}
 
@@ -58,21 +62,33 @@ def token_text(
     tokens = repr((name, data["start"], data["pieces"], data["ids"])).encode(errors="surrogatepass")
     key, full = hashlib.blake2b(tokens, digest_size=16).hexdigest(), full_nats if view == CHANGE else LOSS_NATS
     shown = {"view": view, "full": full, "name": name, "n_total": n_total, "note": note, "text_key": key}
-    shown |= {"words": dict(words)}
+    shown |= {"words": dict(words), "first_shown": first_shown(data, view)}
     if lock:
         shown["locked"] = {"token": token_field(lock, name), "number": _last_report("locked").get("number", 0)}
     reports: dict[str, Any] = {"on_locked_change": partial(_on_locked, lock), "on_turn_change": partial(_on_turn, turn)}
     _COMPONENT(key=TOKENS, data={**data, **shown}, **reports)
 
 
-def written_on(key: str, prompt: str, sides: Mapping[str, Continuation]) -> None:
-    """Draws how each side, by its name, writes on after the prompt; the tokens at which they differ are marked."""
+def first_shown(data: Mapping[str, Any], view: str) -> int | None:
+    """Returns the token that is shown while none is chosen, by its place in the data: of the first ones, that of the
+    largest change, or whose logit the heads raise most. None without any."""
+    if view == ATTENTION:
+        at = zip(data["pieces"][:FIRST], data["looks"]["at"], strict=False)
+        sizes = np.array([sum(max(0.0, look[2]) for look in looks) if piece.strip() else 0.0 for piece, looks in at])
+    else:
+        losses = [np.array(side[:FIRST], np.float64) for side in data["loss"].values()]
+        sizes = np.nan_to_num(np.abs(losses[-1] - (losses[0] if view == CHANGE else 0.0)))
+    return int(sizes.argmax()) if sizes.any() else None
+
+
+def written_data(after: str, sides: Mapping[str, Continuation]) -> dict[str, Any]:
+    """Returns the component's data of how each side, by its name, writes on `after` some words."""
     written = [
         {"who": who, "pieces": list(each.pieces), "ids": each.token_ids.tolist(),
          "p": _json_numbers(np.exp(each.log_p), 4), "note": f"It ended: {each.ended}." if each.ended else ""}
         for who, each in sides.items()
     ]  # fmt: skip
-    _COMPONENT(key=key, data={"prompt": prompt, "written": written})
+    return {"after": after, "sides": written}
 
 
 def _on_locked(lock: str) -> None:
@@ -95,11 +111,8 @@ def _last_report(what: str) -> dict[str, Any]:
 def component_data(
     a: TokenLosses, b: TokenLosses | None, tokens: range, landmarks: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Returns the component's data of these tokens: text, losses, likeliest tokens of one or both models, and
-    counts before the part.
-
-    `same_before` and `pair_before`: how often the token, and the two tokens before it, occur in earlier parts.
-    """
+    """Returns the component's data of these tokens: text, losses, likeliest tokens of one or both models, and how often
+    each occurs in earlier parts."""
     losses = {"a": a} if b is None else {"a": a, "b": b}
     start, stop = tokens.start, min(tokens.stop, *map(len, losses.values()))
     shown = slice(start, stop)
@@ -112,8 +125,7 @@ def component_data(
         "pieces": pieces,
         "ids": a.token_ids[shown].tolist(),
         "strings": {str(token): strings[token] for token in seen if token in strings},
-        "same_before": _earlier_counts(a.token_ids, start, stop, 1),
-        "pair_before": _earlier_counts(a.token_ids, start, stop, 2),
+        "same_before": _earlier_counts(a.token_ids, start, stop),
         "loss": {name: _json_numbers(side.loss_nats[shown], 6) for name, side in losses.items()},
         "likely": {name: ids.tolist() for name, ids in likely.items()},
         "p": {name: _json_numbers(np.exp(side.top_log_p[shown]), 6) for name, side in losses.items()},
@@ -135,16 +147,10 @@ def looks_data(heads: str, text: AttendedText, view: HeadView, tokens: range) ->
     return {"heads": heads, "first": first, "at": found}
 
 
-def _earlier_counts(ids: np.ndarray, start: int, stop: int, width: int) -> list[int]:
-    """Returns for each token in [start, stop) how often the `width` tokens ending at it (1) or just before it (2) occur
-    before `start`."""
-    if start < width:
-        return [0] * (stop - start)
-    key = ids.astype(np.int64)
-    if width == 2:  # the pair that ends just before each token
-        key = np.concatenate([[-1, -1], key[:-2] << 32 | key[1:-1]])
-    earlier = dict(zip(*(column.tolist() for column in np.unique(key[:start], return_counts=True)), strict=True))
-    return [earlier.get(each, 0) for each in key[start:stop].tolist()]
+def _earlier_counts(ids: np.ndarray, start: int, stop: int) -> list[int]:
+    """Returns how often each token in [start, stop) occurs before `start`."""
+    earlier = dict(zip(*(column.tolist() for column in np.unique(ids[:start], return_counts=True)), strict=True))
+    return [earlier.get(each, 0) for each in ids[start:stop].tolist()]
 
 
 def _json_numbers(values: np.ndarray, decimals: int) -> list[Any]:

@@ -17,7 +17,7 @@ ACTIONS, PRESENT = "actions", "present at"  # in the session: the places of its 
 HEADLINE = "headline of "  # in the session, with the file of a screen: the finding in its heading
 CSS = f"<style>{Path(__file__).with_suffix('.css').read_text(encoding='utf-8')}</style>"
 
-Bar = Literal["study", "pruning", "model", ""]  # all of the study's bar, the task in its menu, the model alone, nothing
+Bar = Literal["study", "pruning", "model", ""]  # all of the study's bar, all but its questions, the model, nothing
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,10 @@ from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.requests import MeasureLosses
+from engine.texts.incontext import MIN_TOKENS
 from engine.texts.passages import as_chat
 from engine.texts.tokenloss import TokenLosses, token_losses
+from engine.views.texts import SERIES
 from pages.ui.downloads.origin import of_model
 from pages.ui.page.runtime import jobs, session
 from pages.ui.page.tables import mask_counts
@@ -113,6 +115,30 @@ class TextState:
         """Describes which models read which text."""
         sides = dict.fromkeys((self.full.name, pruned.name))
         return " · ".join([*sides, f"{self.name}{' as a chat' * self.is_chat}, {n_tokens:,} tokens"])
+
+
+@dataclass(frozen=True)
+class Read:
+    """A text that both models have read, and one of its tokens, by its index. Without a `pruned` model nothing is
+    pruned."""
+
+    x: TextState
+    side: Side  # the study's model with what is pruned
+    full: TokenLosses
+    pruned: TokenLosses | None
+    token: int | None  # the locked one, else the one that is shown first
+    is_locked: bool
+
+    @property
+    def masks(self) -> dict[str, Mask]:
+        """Returns the masks of the study's model, by series."""
+        masks = {SERIES["full"]: Mask.full(self.side.target.shape)}
+        return masks if self.side.mask.is_full else masks | {SERIES["masked"]: self.side.mask}
+
+    @property
+    def has_gain(self) -> bool:
+        """Returns whether the text is long enough for an in-context gain."""
+        return self.full.n_total >= MIN_TOKENS and not self.x.is_chat
 
 
 class TextRun:

@@ -1,8 +1,7 @@
-"""Below the text: the loss by token index of a long text, with the in-context gain, how both models write on, the logit
-lens of the chosen token, and the losses token by token."""
+"""Below the text: the loss by token index of a long text, with the in-context gain, the logit lens of the chosen token,
+and the losses token by token."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,11 +14,10 @@ from engine.heads.logit_lens import LogitLens, logit_lens
 from engine.importance.orders import Pruning, evidence
 from engine.importance.rules import Evidence
 from engine.measurement import Measurement, Workload
-from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.receipts import Measurements
-from engine.requests import ContinuePrompt, MeasureAttention, MeasureLens, Request, Result
-from engine.requests.texts import attention_file, continuation_table
+from engine.requests import MeasureAttention, MeasureLens, Request
+from engine.requests.texts import attention_file
 from engine.studies.one_head import AROUND
 from engine.texts.incontext import MIN_TOKENS, MeanOverTexts, icl_change, icl_score
 from engine.texts.passages import LOG_BOOKS, Source, text_digest, texts_of
@@ -30,68 +28,36 @@ from pages.ui.controls.controls import folded
 from pages.ui.downloads.origin import Origin, of_model
 from pages.ui.figures.drawing import draw_table
 from pages.ui.figures.sheet import Sheet
-from pages.ui.figures.token_text import written_on
-from pages.ui.page.tables import number, plain
+from pages.ui.page.tables import number
 from pages.ui.sections.section import Section, draw_part, draw_section
 from pages.ui.text import tables
+from pages.ui.text.continued import continued
 from pages.ui.text.looks import names_of
-from pages.ui.text.reading import Side, TextState
+from pages.ui.text.reading import Read
 from pages.ui.text.view import FULL_NATS, TextView
 
 N_WINDOWS = LOG_BOOKS.n_texts  # enough for a clear interval, few enough to be read at once
 MOST_READ = N_WINDOWS * MIN_TOKENS * CHARACTERS_A_TOKEN  # characters
-HALF = 0.5  # of the page: as wide as a part
-WRITTEN, MOST_PROMPT, PROMPT_SHOWN, LAST = 24, 512, 70, 3  # tokens; tokens; characters; words
 GAIN_SHOWS = "You will see how the loss falls along the text, in the full and in the pruned model."
 GAIN_HELP = (
     f"Of the first {N_WINDOWS} windows of {MIN_TOKENS} tokens, each read by itself. The in-context gain is the loss at "
     f"token 50 minus that at token 500, each with {AROUND} tokens on either side; above 0, later tokens are predicted "
     "better. It is the in-context score of Olsson et al. with its sign reversed, the same as on Training."
 )
-WRITES_SHOWS = "You will see how both models write on."
-WRITES_HELP = (
-    "Each token is the likeliest one. They write on after the text, or in place of the locked token. The token at "
-    "which they part is underlined; point at one for its probability."
-)
 LENS_SHOWS = "You will see what the model would guess in place of the chosen token after each layer."
 LENS_HELP = (
     "Logit lens: the residual stream after each layer, read by the final norm and the unembedding as if no layer "
-    "followed. Choose a token by a click in the text; without one, it is the last token."
+    "followed. Choose a token by a click in the text."
 )
-LAST_TOKEN = " This is the last token; click another in the text."
 Losses = Mapping[str, tuple[np.ndarray, ...]]  # of each text, by series
 Lenses = Mapping[str, LogitLens]  # by series
-
-
-@dataclass(frozen=True)
-class Read:
-    """A text that both models have read, and the chosen token, by its index. Without a `pruned` model nothing is
-    pruned."""
-
-    x: TextState
-    side: Side  # the study's model with what is pruned
-    full: TokenLosses
-    pruned: TokenLosses | None
-    token: int | None
-
-    @property
-    def masks(self) -> dict[str, Mask]:
-        """Returns the masks of the study's model, by series."""
-        masks = {SERIES["full"]: Mask.full(self.side.target.shape)}
-        return masks if self.side.mask.is_full else masks | {SERIES["masked"]: self.side.mask}
-
-    @property
-    def has_gain(self) -> bool:
-        """Returns whether the text is long enough for an in-context gain."""
-        return self.full.n_total >= MIN_TOKENS and not self.x.is_chat
 
 
 def draw_below(view: TextView) -> tuple[Origin, Sheet]:
     """Draws what is below a text that both models have read; returns what the screen's downloads are made of."""
     x, side, full, pruned = view.x, view.side, view.first.full, view.first.pruned
     assert full is not None and side is not None
-    frame, token = tables.token_frame(full, pruned), int(view.asked[0] or 0) - 1
-    read = Read(x, side, full, pruned, token if 0 <= token < len(full) else None)
+    frame = tables.token_frame(full, pruned)
     sheet = Sheet({"Text": partial(tables.tinted_text, frame, full, FULL_NATS)}, {"Losses by token": frame})
     finding = tables.losses_finding(full, pruned, view.without(side))[0]
     sheet.says, sheet.views = [finding], {finding: [*sheet.pictures]}
@@ -102,7 +68,7 @@ def draw_below(view: TextView) -> tuple[Origin, Sheet]:
         heads = ",".join(names_of(x.heads))
         requests.append(MeasureAttention(**of_model(side.target), **x.named, heads=heads, out="attention.csv"))
         measured["Attention"], sheet.tables["Attention"] = view.wanted, partial(attention_file, ".csv", *view.looks)
-    for section in _draw_sections(read, frame, sheet, view.run.since_s):
+    for section in _draw_sections(view.chosen, frame, sheet, view.run.since_s):
         requests.append(section.request)
         measured[section.title] = section.measured
     return Origin("Text", requests, measured, x.in_words(side, full.n_total)), sheet
@@ -110,17 +76,10 @@ def draw_below(view: TextView) -> tuple[Origin, Sheet]:
 
 def _draw_sections(read: Read, frame: pd.DataFrame, sheet: Sheet, since_s: float) -> list[Section]:
     """Draws all of them; returns the sections that are open. `frame` of `tables.token_frame`."""
-    draw, opened = partial(draw_section, sheet=sheet, since_s=since_s), list[Section]()
-    side_by_side = [gain_section] * read.has_gain + [written_section]
-    with st.container(key="text_below"):
-        places = st.columns(len(side_by_side), gap="large")
-    for make, place in zip(side_by_side, places, strict=True):
-        with place:
-            opened.append(make(read))
-            draw(opened[-1])
-    if not read.x.is_chat and draw(lens := lens_section(read)):
-        opened.append(lens)
-    folded("Loss token by token", "text_tokens", partial(draw_tokens, frame), in_address=True)
+    sections = [continued(read)]
+    sections += [gain_section(read)] * read.has_gain + [lens_section(read)] * (not read.x.is_chat)
+    opened = [section for section in sections if draw_section(section, sheet, since_s)]
+    folded("Loss token by token", "text_tokens", partial(draw_tokens, frame, read.full), in_address=True)
     return opened
 
 
@@ -161,41 +120,7 @@ def draw_gain(losses: Losses, sheet: Sheet) -> None:
     finding = gain_in_words(scores, pruned is not None)
     sheet.says.append(finding)
     st.markdown(finding, help=GAIN_HELP)
-    draw_part(by_index_part(losses, True, HALF), BY_INDEX, finding, sheet)
-
-
-def written_section(read: Read) -> Section:
-    """Returns the section of how both models write on."""
-    target = read.side.target
-    prompt = read.x.text if read.x.is_chat else _prompt(read)
-    request = ContinuePrompt(
-        **of_model(target), prompt=prompt, tokens=WRITTEN, mask=read.side.mask.text(), chat=read.x.is_chat,
-        out="continuation.csv",
-    )  # fmt: skip
-    draw = partial(_draw_written, prompt)
-    return Section("Continue", request, target, WRITES_SHOWS, draw=draw)
-
-
-def _prompt(read: Read) -> str:
-    """Returns the text up to the chosen token, or all of it: its last tokens that fit the window."""
-    full = read.full
-    stop = len(full.ends) if read.token is None or read.token == 0 else read.token
-    n = min(MOST_PROMPT, read.side.target.shape.n_ctx - WRITTEN - 2)
-    start = int(full.ends[stop - n - 1]) if stop > n else 0
-    return full.text[start : int(full.ends[stop - 1])]
-
-
-def _draw_written(prompt: str, result: Result, sheet: Sheet) -> None:
-    said = result.value
-    names = {"full": "Full model", "masked": "Pruned model"}
-    last = " ".join(prompt.split()[-LAST:])
-    st.markdown(f"**Continue** after “… {plain(last)}”", help=WRITES_HELP)
-    st.markdown(result.view.finding)
-    texts = (f"{names[name]}: “{plain(each.text.strip())}”" for name, each in said.items())
-    sheet.says += [result.view.finding, *texts]
-    shown = prompt if len(prompt) <= PROMPT_SHOWN else f"… {prompt[-PROMPT_SHOWN:].partition(' ')[2]}"
-    written_on("text_written", shown, {names[name]: each for name, each in said.items()})
-    sheet.tables["Continuation"] = continuation_table(said)
+    draw_part(by_index_part(losses, True), BY_INDEX, finding, sheet)
 
 
 def lens_section(read: Read) -> Section:
@@ -224,22 +149,22 @@ def _draw_lens(token: int | None, found: Lenses, sheet: Sheet) -> None:
         return
     view = token_lens_view(found, at)
     sheet.says.append(view.finding)
-    st.markdown(view.finding + ("" if token is not None else LAST_TOKEN), help=LENS_HELP)
+    st.markdown(view.finding, help=LENS_HELP)
     draw_part(view.parts[0], "text lens", view.finding, sheet)
 
 
-def draw_tokens(frame: pd.DataFrame) -> None:
+def draw_tokens(frame: pd.DataFrame, full: TokenLosses) -> None:
     """Draws the losses token by token, the largest changes first; `frame` of `tables.token_frame`."""
     by = "change_nats" if "change_nats" in frame else "loss_full_nats"
+    frame = frame.assign(word=tables.words_of(full)[: len(frame)])
     shown = frame.reindex(frame[by].abs().sort_values(ascending=False, kind="stable").index)
     titles: dict[str, Any] = {
         "index": st.column_config.NumberColumn("Place", format="%d", width=60),
+        "word": "Word",
         "token": "Token",
         "loss_full_nats": "Loss, nats",
         "loss_pruned_nats": "Pruned",
         "change_nats": "Change",
-        "rank_full": "Rank",
-        "rank_pruned": "Rank, pruned",
     }
     titles = {name: title for name, title in titles.items() if name in shown}
     formats = {name: number for name in titles if name.startswith("loss")}

@@ -1,5 +1,6 @@
 """The losses of a text by two models as tables and sentences: nats, one row per token."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,6 +35,15 @@ def token_frame(full: TokenLosses, pruned: TokenLosses | None) -> pd.DataFrame:
     frame = frame.assign(loss_pruned_nats=pruned.loss_nats[:n])
     frame = frame.assign(change_nats=frame["loss_pruned_nats"] - frame["loss_full_nats"])
     return frame.assign(rank_full=full.rank[:n], rank_pruned=pruned.rank[:n])
+
+
+def words_of(full: TokenLosses) -> list[str]:
+    """Returns the word that each token is in, or begins; "" for blanks."""
+    spans = [match.span() for match in re.finditer(r"\S+", full.text)]
+    begins, ends = np.array([*spans, (len(full.text), len(full.text) + 1)]).T
+    first = np.searchsorted(ends, np.concatenate([[0], full.ends[:-1]]), side="right")
+    is_in = begins[first] < full.ends
+    return [full.text[begins[k] : ends[k]] if is_one else "" for k, is_one in zip(first, is_in, strict=True)]
 
 
 def tinted_text(frame: pd.DataFrame, full: TokenLosses, full_nats: float) -> Picture:

@@ -1,20 +1,31 @@
 """The text of the Text screen, token by token: what is drawn again while it is measured."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import streamlit as st
 
 from engine.measurement import Measurement
-from engine.texts.tokenloss import have_same_tokens
+from engine.texts.tokenloss import TokenLosses, have_same_tokens
 from pages.ui.figures.empty import unread_text
-from pages.ui.figures.token_text import ATTENTION, CHANGE, LOSS, WORDS, component_data, looks_data, token_text
+from pages.ui.figures.token_text import (
+    ATTENTION,
+    CHANGE,
+    LOSS,
+    WORDS,
+    component_data,
+    first_shown,
+    looks_data,
+    token_text,
+)
 from pages.ui.page.marks import counts, mark
 from pages.ui.page.tables import pruned_counts
 from pages.ui.text import tables
+from pages.ui.text.continued import written
 from pages.ui.text.looks import HEADS, Looks, combined, known_looks, looks_of, names_of, turn
-from pages.ui.text.reading import PRUNED, ReadSoFar, Side, TextRun, TextState, read_so_far
+from pages.ui.text.reading import PRUNED, Read, ReadSoFar, Side, TextRun, TextState, read_so_far
 
 SHADE = {LOSS: "Loss", ATTENTION: "Attention"}
 SHADE_HELP = (
@@ -23,6 +34,7 @@ SHADE_HELP = (
 )
 INDUCTION = "induction head"
 COPIES = "Induction heads look back at what followed the same token before, and copy it."
+STILL_COPY = {1: "The other induction head still copies."}
 OF_FULL = " of the full model"
 TWO_MODELS = {"a": "A", "b": "B", "change": "B − A", "better": "B better", "worse": "B worse"}
 FULL_NATS = 4  # where the color of a change is full
@@ -65,6 +77,30 @@ class TextView:
         """Returns what both models have read by now."""
         return read_so_far(self.x, self.side, self.before)
 
+    @cached_property
+    def chosen(self) -> Read:
+        """Returns the text that both models have read, with the locked token or the one that is shown first."""
+        full, pruned, locked = self.first.full, self.first.pruned, int(self.asked[0] or 0) - 1
+        assert full is not None and self.side is not None
+        is_locked = 0 <= locked < len(full)
+        view, data = self.component(full, pruned)
+        at = first_shown(data, view)
+        token = locked if is_locked else None if at is None else data["start"] + at
+        return Read(self.x, self.side, full, pruned, token, is_locked)
+
+    def component(self, full: TokenLosses, pruned: TokenLosses | None) -> tuple[str, dict[str, Any]]:
+        """Returns what shades the text, and the data of its component."""
+        x, shown = self.x, None if pruned is None else tables.extended(pruned, full)
+        tokens = tables.part_range(self.part, full.n_total)
+        data = component_data(full, shown, tokens, tables.landmarks_of(full, shown, x.landmarks))
+        if self.looks is not None:
+            seen, views = self.looks
+            of = ", ".join(names_of(x.heads)) + ("" if pruned is None else OF_FULL)
+            data["looks"] = looks_data(of, seen, combined([*views.values()]), tokens)
+            if x.shade == ATTENTION:
+                return ATTENTION, data
+        return LOSS if pruned is None else CHANGE, data
+
     def draw(self) -> None:
         """Draws the text with the losses so far, and the progress of the rest."""
         x, read = self.x, self.read
@@ -83,18 +119,11 @@ class TextView:
             says += f" so far, {read_by_all:,} of {full.n_total:,} tokens"
         names = "" if is_one_model or read.of is None else f" A: {x.full.name} · B: {read.of.name}"
         st.markdown(says + names, help=help)
-        shown = None if pruned is None else tables.extended(pruned, full)
-        tokens = tables.part_range(self.part, full.n_total)
-        data = component_data(full, shown, tokens, tables.landmarks_of(full, shown, x.landmarks))
-        view = LOSS if pruned is None else CHANGE
-        if self.looks is not None:
-            seen, views = self.looks
-            of = ", ".join(names_of(x.heads)) + ("" if read.of == x.full else OF_FULL)
-            data["looks"] = looks_data(of, seen, combined([*views.values()]), tokens)
-            view = ATTENTION if x.shade == ATTENTION else view
+        view, data = self.component(full, pruned)
+        data["written"] = written(self.chosen) if self.is_whole else None
         turns = partial(turn, x.whole.target, x.heads) if x.heads else None
         words = WORDS if is_one_model else TWO_MODELS
-        note = read.note or (COPIES if INDUCTION in without else "")
+        note = read.note or (self._induction() if INDUCTION in without else "")
         token_text(data, view, FULL_NATS, x.name, full.n_total, note, words, lock=TOKEN, turn=turns)
         self.run.progress()
         if self.asked != asked():
@@ -114,6 +143,12 @@ class TextView:
         if words == "1 head":
             return f"{of.mask.text()}, an {INDUCTION}"
         return words.replace("head", INDUCTION, 1)
+
+    def _induction(self) -> str:
+        """Returns what the pruned induction heads do, or that others still do it."""
+        assert self.x.known is not None and self.side is not None
+        n = int((self.x.known.is_induction_head & np.array(self.side.mask.heads)).sum())
+        return STILL_COPY.get(n, f"The other {n} induction heads still copy.") if n else COPIES
 
 
 def read_view(x: TextState, run: TextRun, side: Side | None) -> TextView:
