@@ -10,7 +10,7 @@ from tests.browser.conftest import THEMES, WAIT_MS, at_rest, await_mark, keyed, 
 from tests.conftest import some_of
 from tests.embedded import n_at
 
-TEXT = ".st-key-tokens .text"  # not those in which the models write on
+TEXT = ".st-key-tokens .text"
 OPENS_AT = 10  # percent of the heads: the induction heads
 TITLE = "Privet Drive, twice"
 HARM = "document.title='broken'"
@@ -129,10 +129,8 @@ def hover_click_and_keys(page):
     token(page, " strange", 1).click()
     page.mouse.move(0, 0)
     expect(page.locator(f"{TEXT} .locked")).to_have_text(" strange")
-    assert page.locator(f"{TEXT} .same").all_inner_texts() == page.locator(f"{TEXT} .followed").all_inner_texts() != []
-    assert page.locator(f"{TEXT} .pair").all_inner_texts() == [" in", " anything"]
-    expect(readout).to_contain_text("“␣in” “␣anything”")
-    assert re.search("The pair “␣in” “␣anything” .* once .*, .* “␣strange” × 1", readout.inner_text())
+    assert page.locator(f"{TEXT} .same").all_inner_texts() == [" strange"]
+    expect(readout).to_contain_text("The same token occurs once before (dotted).")
     page.keyboard.press("ArrowRight")
     expect(readout.get_by_role("heading")).not_to_have_text("␣strange")
     page.keyboard.press("Escape")
@@ -167,14 +165,15 @@ FOLLOW_TOP = """span => {
 
 
 def both_models_write_on_from_the_clicked_token(page):
-    page.locator(".written .text").nth(1).wait_for()
-    assert page.locator(".written .differs").count() > 0
+    written = page.locator(".written p")
+    written.nth(1).wait_for()
+    assert page.locator(".written .differs").count() == 2
+    expect(page.locator(".written h4")).to_contain_text("all. Mrs. Qu”")
     page.get_by_test_id("stMain").evaluate("main => { main.scrollTop = main.scrollHeight }")
     token(page, "ill", -1).evaluate(FOLLOW_TOP)
     token(page, "ill", -1).click()
     page.wait_for_url(re.compile("text_token="))
-    full = page.locator(".written .text").first
-    expect(full).to_have_text(re.compile("Quillfeather"))
+    expect(written.first).to_have_text(re.compile("illfeather"))
     assert len(page.evaluate("window.tops")) == 1, "the page does not jump where it is scrolled to its end"
     page.locator(TEXT).press("Escape")
     expect(page.locator(f"{TEXT} .locked")).to_have_count(0)

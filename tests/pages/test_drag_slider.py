@@ -44,7 +44,7 @@ def said(at):
 def test_a_moving_hand_sets_nothing_until_it_lets_go(open_screen):
     at = open_screen()
     [data] = components(at)
-    assert data["label"] == "Heads pruned" and data["help"] == "They give 0."
+    assert data["label"] == "Heads pruned" and data["help"].startswith("They give 0. ")
     assert data["value"] == 0 and data["live"] and data["texts"] == {"0": "none", "5": "<b>"}
     ran(slide(at, "trial_heads", 40, moving=True))
     assert said(at) == "0 400 True" and components(at)[0]["value"] == 0

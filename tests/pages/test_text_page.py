@@ -21,9 +21,9 @@ from engine.texts.passages import LOG_BOOKS
 from engine.texts.tokenloss import TokenLosses, token_losses
 from pages.ui.controls.texts import PAPER, PAPER_BEGINS, PAPER_SAYS
 from pages.ui.downloads import actions
-from pages.ui.figures.token_text import component_data, looks_data
+from pages.ui.figures.token_text import ATTENTION, LOSS, component_data, first_shown, looks_data
 from pages.ui.page import runtime
-from pages.ui.text import sections, tables
+from pages.ui.text import continued, sections, tables
 from pages.ui.text.looks import combined
 from tests.pages.conftest import (
     command_of,
@@ -58,8 +58,7 @@ def shown(at):
 
 def written(at):
     """How both models write on, by their names."""
-    [data] = [data for data in components(at) if "written" in data]
-    return {each["who"]: each for each in data["written"]}
+    return {each["who"]: each for each in shown(at)["written"]["sides"]}
 
 
 def finding(at):
@@ -339,9 +338,9 @@ def test_the_head_that_is_looked_at_is_pruned_alone(open_screen):
 
 
 def test_one_induction_head_is_named(open_screen, with_shipped):
-    assert "Without L1H2, an induction head, mainly" in finding(
-        open_screen(model="demo", precision="int8", mask="L1H2")
-    )
+    at = open_screen(model="demo", precision="int8", mask="L1H2")
+    assert "Without L1H2, an induction head, mainly" in finding(at)
+    assert shown(at)["note"] == "The other 3 induction heads still copy."
     both = open_screen(model="demo", precision="int8", mask="L1H2 F7")
     assert "Without 1 induction head and 1 FFN, " in finding(both)
 
@@ -394,17 +393,39 @@ def test_the_gain_that_the_induction_heads_make(open_app, with_shipped, measures
     assert f"**The in-context gain {moves}" in said(at)
 
 
-@pytest.mark.parametrize("token", [None, 40])
-def test_both_models_write_on_at_the_end_or_in_place_of_the_locked_token(measures_ahead, open_screen, tiny_opt, token):
-    at = open_screen(**PRUNED, **({} if token is None else {"text_token": str(token)}))
+OWN_TEXT = {"text_text": "Pasted text", "text_own": "The boat was blue. The boat was"}
+
+
+@pytest.mark.parametrize("where", [{}, {"text_token": "40"}, OWN_TEXT, OWN_TEXT | {"text_token": "5"}])
+def test_both_models_write_on_from_a_token_or_after_the_users_own_text(measures_ahead, open_screen, tiny_opt, where):
+    at = open_screen(**PRUNED | where)
     data, mask = shown(at), re.search(r"--mask '?([^'\n]*?)'? --", command_of(at))[1]
-    n = 256 - sections.WRITTEN - 2  # as much of it as fits the window with what is written
-    prompt = "".join(data["pieces"][-n:] if token is None else data["pieces"][: token - 1])
-    target = target_of(tiny_opt)
+    shown_first = most_changed(data)
+    assert data["first_shown"] == shown_first
+    at_end = len(data["pieces"]) if "text_own" in where else shown_first
+    n = int(where["text_token"]) - 1 if "text_token" in where else at_end
+    prompt, target = "".join(data["pieces"][:n]), target_of(tiny_opt)
     for name, each in (("Full model", ""), ("Pruned model", mask)):
-        how = How(sections.WRITTEN)
+        how = How(continued.WRITTEN)
         found = final(continuation(target, prompt, parse_mask(each, target.shape), how).run(runtime.session()))
         assert written(at)[name]["pieces"] == list(found.pieces)
+    assert data["written"]["after"] == " ".join(prompt.split()[-3:])
+
+
+def most_changed(data):
+    """The first of the first 150 tokens of which the loss changes most."""
+    best, most = None, 0.0
+    for at, (a, b) in enumerate(zip(data["loss"]["a"][:150], data["loss"]["b"][:150], strict=True)):
+        if a is not None and b is not None and abs(b - a) > most:
+            best, most = at, abs(b - a)
+    return best
+
+
+def test_the_token_shown_first_by_attention_is_that_whose_logit_the_heads_raise_most():
+    looks = [[(0, 0.9, 5.0, "a")], [(0, 0.9, -3.0, "a"), (1, 0.1, 1.0, "b")], [(0, 0.9, 1.5, "a"), (1, 0.1, 0.2, "b")]]
+    data = {"pieces": [" ", "b", "c"], "looks": {"at": looks}, "loss": {"a": [None, 1.0, 9.0]}}
+    assert first_shown(data, ATTENTION) == 2, "of a blank, nothing is to be seen"
+    assert first_shown(data, LOSS) == 2 and first_shown(data | {"loss": {"a": [None]}}, LOSS) is None
 
 
 def test_with_nothing_pruned_one_model_writes_on(measures_ahead, open_screen):
@@ -424,6 +445,7 @@ def test_the_lens_is_of_the_locked_token(open_screen):
 def test_losses_are_listed_token_by_token(open_screen):
     at = open_screen(mask="L0H0", text_tokens="true")
     table = at.dataframe[-1].value
+    assert all(token.strip("␣↵") in word for token, word in zip(table["token"], table["word"], strict=True))
     assert table["change_nats"].abs().dropna().is_monotonic_decreasing and len(table) == shown(at)["n_total"]
 
 
@@ -464,9 +486,7 @@ def test_what_stands_in_earlier_parts_is_counted():
     ids = np.random.default_rng(0).integers(0, 4, 60)
     a = losses("x" * 60, range(1, 61), np.ones(60), ids.tolist())
     data = component_data(a, a, range(20, 50), [])
-    for at, (same, pair) in enumerate(zip(data["same_before"], data["pair_before"], strict=True), 20):
-        assert same == sum(ids[j] == ids[at] for j in range(20))
-        assert pair == sum((ids[j - 2 : j] == ids[at - 2 : at]).all() for j in range(2, 20))
+    assert data["same_before"] == [sum(ids[j] == ids[at] for j in range(20)) for at in range(20, 50)]
 
 
 def test_a_pruned_model_that_has_not_come_so_far_has_no_losses_there():
@@ -501,8 +521,10 @@ def test_the_finding_names_repetitions_only_if_they_hold_the_rise(once, again, l
     assert found == f"**{words}" and ("hold 95% of the rise" in help) == ("repetitions" in words)
 
 
-def test_the_table_has_the_change_of_each_token():
+def test_the_table_has_the_change_and_the_word_of_each_token():
     a = losses("a b\nc d", [1, 3, 4, 5, 7], [np.nan, 5, 5, 5, 5])
+    assert tables.words_of(a) == ["a", "b", "", "c", "d"]
+    assert tables.words_of(losses("  Quill, \n", [1, 5, 7, 8, 9], [0] * 5)) == ["", "Quill,", "Quill,", "Quill,", ""]
     table = tables.token_frame(a, replace(a, loss_nats=np.array([np.nan, 4, 8, 5, 6], np.float32)))
     assert table["token"].tolist() == ["a", "␣b", "↵", "c", "␣d"]
     assert table["change_nats"].tolist()[1:] == [-1, 3, 0, 1]

@@ -1,6 +1,6 @@
 // A text set as text, token by token, and how two models write on. Everything from `data` is set as textContent: a text
 // is never interpreted as markup.
-const N_LOOKS = 5, LEAST_LISTED = 0.01, SIDES = ["a", "b"]
+const N_LOOKS = 5, LEAST_LISTED = 0.01, MOST_WORD = 30, SIDES = ["a", "b"]
 
 export default function (mount) {
   const { data } = mount, view = viewOf(mount, begin)
@@ -164,7 +164,7 @@ function show(view) {
   }
   const token = readable(data, i), number = data.start + i + 1
   const known = sides(data).filter(side => data.loss[side][i] !== null), losses = known.map(side => `${words[side]} ${nats(data.loss[side][i])}`)
-  readout.replaceChildren(make("h4", token), make("p", `In “${wordAt(data, i)}”, token ${number.toLocaleString("en")} of ${data.n_total.toLocaleString("en")}`, "quiet"))
+  readout.replaceChildren(make("h4", token), make("p", `${wordAt(data, i)} ${number.toLocaleString("en")} of ${data.n_total.toLocaleString("en")}`, "quiet"))
   if (known.length < sides(data).length) {
     readout.append(make("p", known.length ? `${losses[0]} nats. ${words.b} is not measured yet.` : "No loss: nothing stands before it that it could be predicted from."))
     view.said.textContent = `${token}, no loss`
@@ -181,13 +181,14 @@ function show(view) {
 
 const readable = (data, i) => data.pieces[i] === "" ? "(more of the character before)" : visible(data.pieces[i])
 
-// The tokens around one, from blank to blank.
+// Of which word a token is a part.
 function wordAt({ pieces }, i) {
-  const begins = j => j < 0 || j >= pieces.length || /^\s/.test(pieces[j])
+  const begins = j => j === 0 || j === pieces.length || /^\s/.test(pieces[j])
   let from = i, to = i + 1
   while (!begins(from)) from--
   while (!begins(to)) to++
-  return tame(pieces.slice(Math.max(0, from), to).join("").trim())
+  const word = tame(pieces.slice(from, to).join("").trim())
+  return to - from > 1 && word.length <= MOST_WORD ? `In “${word}”, token` : "Token"
 }
 
 function numbers(data, i, known) {
