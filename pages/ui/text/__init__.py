@@ -5,5 +5,6 @@
 `tables`: the losses as tables and sentences
 `view`: the text, drawn again while it is measured
 `looks`: the heads whose attention is shown, and where they look
-`sections`: below the text: the in-context gain, how both models write on, the logit lens
+`continued`: how both models write on
+`sections`: below the text: the in-context gain, the logit lens, the losses token by token
 """
