@@ -172,7 +172,8 @@ MOVED = """(input, percent) => {
   const part = name => input.getRootNode().querySelector(name)
   const figure = document.querySelector(".st-key-follows_hand_figure [data-testid=stMetricValue]")
   const number = getComputedStyle(figure, "::after").content.slice(1, -1)
-  return [document.documentElement.matches(".headroom-stale"), part("output").textContent, number, part(".note").textContent]
+  const isBehind = document.documentElement.matches(".headroom-stale")
+  return [isBehind, part("output").textContent, number, part(".note").textContent]
 }"""
 
 

@@ -68,6 +68,9 @@ def test_few_controls_are_in_sight_and_the_keyboard_reaches_them_and_no_question
         if not missing:
             break
     assert not missing, "not reached by Tab"
+    page.keyboard.press("Escape")
+    expect(page.get_by_label("Questions", exact=True)).not_to_be_visible()
+    open_settings(page)
 
     help_shows_on_f1(page)
 

@@ -334,7 +334,7 @@ def test_where_heads_look_is_measured_of_a_model_that_was_never_timed(with_shipp
 
 def test_the_head_that_is_looked_at_is_pruned_alone(open_screen):
     at = press(open_screen(text_head="L1H3", heads="50", mask="F0"), "Prune only L1H3")
-    assert "--mask L1H3 " in command_of(at) and "Without 1 head, " in finding(at)
+    assert "--mask L1H3 " in command_of(at) and "Without L1H3, " in finding(at)
 
 
 def test_one_induction_head_is_named(open_screen, with_shipped):
@@ -393,16 +393,17 @@ def test_the_gain_that_the_induction_heads_make(open_app, with_shipped, measures
     assert f"**The in-context gain {moves}" in said(at)
 
 
-OWN_TEXT = {"text_text": "Pasted text", "text_own": "The boat was blue. The boat was"}
+UNFINISHED = {"text_text": "Pasted text", "text_own": "The boat was blue. The boat was"}
+FINISHED = UNFINISHED | {"text_own": "The boat was blue. The boat was old."}
 
 
-@pytest.mark.parametrize("where", [{}, {"text_token": "40"}, OWN_TEXT, OWN_TEXT | {"text_token": "5"}])
-def test_both_models_write_on_from_a_token_or_after_the_users_own_text(measures_ahead, open_screen, tiny_opt, where):
+@pytest.mark.parametrize("where", [{}, {"text_token": "40"}, FINISHED, UNFINISHED, UNFINISHED | {"text_token": "5"}])
+def test_both_models_write_on_from_a_token_or_after_an_unfinished_text(measures_ahead, open_screen, tiny_opt, where):
     at = open_screen(**PRUNED | where)
     data, mask = shown(at), re.search(r"--mask '?([^'\n]*?)'? --", command_of(at))[1]
     shown_first = most_changed(data)
     assert data["first_shown"] == shown_first
-    at_end = len(data["pieces"]) if "text_own" in where else shown_first
+    at_end = len(data["pieces"]) if where == UNFINISHED else shown_first
     n = int(where["text_token"]) - 1 if "text_token" in where else at_end
     prompt, target = "".join(data["pieces"][:n]), target_of(tiny_opt)
     for name, each in (("Full model", ""), ("Pruned model", mask)):

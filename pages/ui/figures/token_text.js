@@ -95,8 +95,8 @@ function paintLooks(view, i) {
 function drawLegend({ legend, data }) {
   const { words, full, view, note, looks } = data
   const scales = {
-    change: [make("b", words.better), make("span", `−${full}`), make("div", "", "bar worse"), make("span", `+${full} nats or more`), make("b", words.worse)],
-    loss: [make("span", "Loss: 0"), make("div", "", "bar loss"), make("span", `${full} nats and more`)],
+    change: [make("b", words.better), make("span", `−${full}`), make("div", "", "bar worse"), make("span", `+${full} nats`), make("b", words.worse)],
+    loss: [make("span", "Loss: 0"), make("div", "", "bar loss"), make("span", `${full} nats`)],
     attention: looks ? [make("span", `Attention of ${looks.heads}: 0`), make("div", "", "bar loss"), make("span", "100%")] : [],
   }
   legend.replaceChildren(
@@ -175,8 +175,8 @@ function show(view) {
   }
   if (data.looks) readout.append(...looked(data, i))
   if (i === view.locked) readout.append(...past(data, i, view.same))
-  else if (view.locked !== null) readout.append(make("p", "Another token is locked; Escape lets go.", "quiet"))
-  else readout.append(make("p", chosen === null ? "Point at another token, or click one." : "Click or Enter locks it, and looks back from it.", "quiet"))
+  else if (view.locked !== null) readout.append(make("p", "Another token is locked.", "quiet"))
+  else readout.append(make("p", chosen === null ? "Point at another token, or click one." : "Click it to lock it.", "quiet"))
 }
 
 const readable = (data, i) => data.pieces[i] === "" ? "(more of the character before)" : visible(data.pieces[i])
@@ -241,7 +241,7 @@ function past(data, i, same) {
   const times = n === 1 ? "once" : `${n.toLocaleString("en")} times`
   const others = earlier ? `, ${earlier.toLocaleString("en")} of them in earlier parts` : ""
   const says = n ? `occurs ${times} before${others} (dotted)` : "does not occur before"
-  return [make("p", `The same token ${says}.`), make("p", "Locked until Escape or a second click.", "quiet")]
+  return [make("p", `The same token ${says}.`), make("p", "Locked until you click it again.", "quiet")]
 }
 
 const percent = p => p < 0.001 ? "< 0.1%" : `${(100 * p).toFixed(1)}%`

@@ -15,7 +15,7 @@ function mendPage() {
   window.headroomMends = new MutationObserver(mend)
   window.headroomMends.observe(document.body, { childList: true, subtree: true })
   window.addEventListener("keydown", showHelp, true)
-  window.addEventListener("pointerdown", closeSettings, true)
+  for (const type of ["keydown", "pointerdown"]) window.addEventListener(type, closeSettings, true)
   mend()
 }
 
@@ -34,10 +34,10 @@ function showHelp(event) {
   event.preventDefault()
 }
 
-// Settings (streamlit_internals.css) close at a click elsewhere on the page, as a popover does.
-function closeSettings({ target }) {
+// Settings (streamlit_internals.css) close at Escape and at a click elsewhere on the page, as a popover does.
+function closeSettings({ key, target }) {
   const open = document.querySelector('[class*="st-key-settings_menu"] details[open]')
-  if (open && target.closest(APP) && !open.contains(target)) open.querySelector("summary").click()
+  if (open && (key ? key === "Escape" : target.closest(APP) && !open.contains(target))) open.querySelector("summary").click()
 }
 
 // The sections of the navigation are in a list, which may hold list items only: they become groups of links with a name.

@@ -1,4 +1,4 @@
-"""Continue: how both models write on, in place of a token or after the text."""
+"""Continue: how both models write on, in place of a token or at the end of the text."""
 
 from typing import Any
 
@@ -36,13 +36,13 @@ def written(read: Read) -> dict[str, Any] | None:
 
 
 def prompt_of(read: Read) -> str:
-    """Returns what they write on after: an included text up to the token, the user's own to its end unless a token is
-    locked; of that the last tokens that fit the window."""
+    """Returns what they write on after: the text up to its token, or all of it if no token is locked and it ends in the
+    middle of a sentence; of that the last tokens that fit the window."""
     full = read.full
     if read.x.is_chat:
         return read.x.text
-    token = read.token if read.is_locked or "passage" in read.x.named else None
-    stop = token or len(full.ends)
+    is_unfinished = not read.is_locked and full.text.rstrip()[-1:].isalnum()
+    stop = (not is_unfinished and read.token) or len(full.ends)
     n = min(MOST_PROMPT, read.side.target.shape.n_ctx - WRITTEN - 2)
     start = int(full.ends[stop - n - 1]) if stop > n else 0
     return full.text[start : int(full.ends[stop - 1])]

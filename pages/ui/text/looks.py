@@ -23,11 +23,11 @@ from pages.ui.text.reading import ReadSoFar, TextRun, TextState
 
 HEADS = "text_head"  # query parameter
 N_LISTED = 8
-PRUNE_HELP = "Restores all else: levels at 0. On all screens."
+PRUNE_HELP = "Restores everything else, on all screens."
 Looks = tuple[Overview, Mapping[Head, HeadView]]
 HELP = (
     "Its attention colors the text, and is listed next to it. Other heads can be typed: `L1H1`, or `L1H1,L3H5` for the "
-    "mean of their attention and the sum of what they add. By itself, the best induction head."
+    "mean of their attention and the sum of what they add. Listed: those that match prefixes best, the default first."
 )
 
 

@@ -162,9 +162,9 @@ def draw_tokens(frame: pd.DataFrame, full: TokenLosses) -> None:
         "index": st.column_config.NumberColumn("Place", format="%d", width=60),
         "word": "Word",
         "token": "Token",
-        "loss_full_nats": "Loss, nats",
-        "loss_pruned_nats": "Pruned",
-        "change_nats": "Change",
+        "loss_full_nats": "Full, nats" if by == "change_nats" else "Loss, nats",
+        "loss_pruned_nats": "Pruned, nats",
+        "change_nats": "Change, nats",
     }
     titles = {name: title for name, title in titles.items() if name in shown}
     formats = {name: number for name in titles if name.startswith("loss")}

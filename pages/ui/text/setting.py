@@ -18,7 +18,7 @@ from pages.ui.text.reading import Side, TextState
 from pages.ui.text.view import ALONE, DRAWN
 
 OTHER_TOKENS = "{} has another tokenizer: no token pairs to compare. Below is {} alone."
-PRUNE_HELP = "On all screens: of all heads the 10% that match prefixes best, and nothing else."
+PRUNE_HELP = "The 10% of heads that match prefixes best. Restores everything else, on all screens."
 INDUCTION_HEADS = {"axis": "heads", "heads": 10, "order": "induction-first", "ffns": 0, "layers": 0, "mask": ""}
 
 
@@ -58,8 +58,7 @@ def read_setting(of: Study, text: Chosen, shade: str, head_at: DeltaGenerator) -
 
 
 def draw_badge(where: DeltaGenerator, x: TextState, side: Side | None) -> None:
-    """Draws what is pruned, and the button that prunes the induction heads."""
-    draw_pruned(where, x.whole.target.shape, None if side is None else side.mask)
+    """Draws the button that prunes the induction heads, and what is pruned."""
     where.button(
         "Prune the induction heads",
         icon=":material/content_cut:",
@@ -67,3 +66,4 @@ def draw_badge(where: DeltaGenerator, x: TextState, side: Side | None) -> None:
         kwargs=INDUCTION_HEADS,
         help=PRUNE_HELP,
     )
+    draw_pruned(where, x.whole.target.shape, None if side is None else side.mask)

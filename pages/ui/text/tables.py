@@ -133,7 +133,7 @@ def losses_finding(full: TokenLosses, pruned: TokenLosses | None, without: str) 
     mean, other, n = means(full, pruned or full)
     if not n:
         return "No token has a loss, as nothing precedes it", "Take a longer text, or begin it with BOS."
-    help = f"Over {n:,} tokens. The loss of a token is −ln of its probability; their average is the geometric mean. "
+    help = f"Over {n:,} tokens. Loss: −ln of the probability. Average: the geometric mean of the probabilities. "
     help += f"Perplexity, the exponential of the mean loss: {np.exp(mean):,.1f}"
     help += "." if pruned is None else f", pruned {np.exp(other):,.1f}; {LIKELY_HELP}"
     if full.n_total > full.window:

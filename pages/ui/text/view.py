@@ -132,17 +132,16 @@ class TextView:
         mark("losses", state, tokens=len(full), **counts(read.of.mask if read.of is not None else None))
 
     def without(self, of: Side | None) -> str:
-        """Returns what is pruned, such as "4 induction heads" or "L1H2, an induction head"; "" if that is not all that
-        the two models differ in."""
+        """Returns what is pruned, such as "4 induction heads", "L4H5", or "L1H2, an induction head"; "" if that is not
+        all that the two models differ in."""
         if of is None or self.x.full.target != of.target:
             return ""
         words, pruned = pruned_counts(of.mask), ~np.array(of.mask.heads)
-        known = self.x.known
+        known, is_one = self.x.known, words == "1 head"
+        words = of.mask.text() if is_one else words
         if known is None or not of.mask.n_heads_pruned or not known.is_induction_head[pruned].all():
             return words
-        if words == "1 head":
-            return f"{of.mask.text()}, an {INDUCTION}"
-        return words.replace("head", INDUCTION, 1)
+        return f"{words}, an {INDUCTION}" if is_one else words.replace("head", INDUCTION, 1)
 
     def _induction(self) -> str:
         """Returns what the pruned induction heads do, or that others still do it."""
