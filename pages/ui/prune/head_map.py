@@ -34,8 +34,7 @@ HELD_S = 6.0  # for clicks in a row: each reruns the page, and the browser lags 
 
 @dataclass(frozen=True)
 class Edit:
-    """One click: its components (their places in the map, row by row), and whether it prunes them. Each has the next
-    number."""
+    """One click, with the next number: its components (their places, row by row), and whether it prunes them."""
 
     number: int
     parts: tuple[int, ...]
@@ -95,11 +94,10 @@ def _new_edits(n: int) -> Sequence[Edit]:
     seen, found = st.session_state.get(SEEN, 0), []
     for one in said if isinstance(said, list) else []:
         try:
-            parts = tuple(int(part) for part in one["parts"])
-            edit = Edit(int(one["number"]), parts, one["pruned"] is True)
+            edit = Edit(int(one["number"]), tuple(map(int, one["parts"])), one["pruned"] is True)
         except (TypeError, KeyError, ValueError, OverflowError):
             continue
-        if edit.number > seen and all(0 <= part < n for part in parts):
+        if edit.number > seen and all(0 <= part < n for part in edit.parts):
             found.append(edit)
     return sorted(found, key=lambda edit: edit.number)
 

@@ -13,6 +13,7 @@ from pages.ui.figures.empty import draw_sketch
 from pages.ui.page.defaults import LEVEL_HELP, LEVELS
 from pages.ui.page.marks import mark
 from pages.ui.page.streamlit_internals import DeltaGenerator, RunEnded
+from pages.ui.page.widget_writes import hold
 from pages.ui.page.work import POLL_S, live, under_way
 from pages.ui.prune import around, drag, estimates, head_map, parts, schedule, second_model, stories, tables
 from pages.ui.prune.experiment import ACCURACY, CURVE, SECOND, SECOND_CURVE
@@ -59,6 +60,7 @@ def draw_page(of: Study) -> PruneState:
     def draw_fragment() -> None:  # runs again alone while the slider moves
         is_dragged = drag.is_dragged()
         if states and not is_dragged:
+            hold("mask")  # as the bar does in a run of the page: else a click is lost that the browser has not drawn
             head_map.apply_edits()
             st.rerun()  # a control is set: the whole page needs it
         at = _places()
