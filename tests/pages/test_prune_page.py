@@ -1,26 +1,36 @@
 """The Prune screen end to end in one process: real controls, real threads, real tiny model, a user's own questions."""
 
 import json
+import math
 import shlex
+from collections import UserDict
 from dataclasses import replace
+from functools import partial
+from inspect import getclosurevars
+from itertools import count
 
 import numpy as np
 import pytest
 import streamlit as st
-from streamlit.testing.v1 import AppTest
+from streamlit.runtime.scriptrunner import RerunData
+from streamlit.testing.v1 import AppTest, local_script_runner
 
 from engine import measurement
 from engine.__main__ import main
 from engine.accuracy.evaluation import Answers
 from engine.importance import orders
 from engine.measurement import Workload
+from engine.models.masks import Mask
 from engine.progress import Progress, in_time
 from engine.questions.rendering import Question, render_questions
+from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS, wilson
 from engine.views.accuracy import standing
 from engine.views.questions import choice_frame
+from pages.ui.controls.study import apply_settings
 from pages.ui.page import runtime as frame
-from pages.ui.prune import experiment
+from pages.ui.page.streamlit_internals import RunEnded
+from pages.ui.prune import experiment, head_map
 from tests.pages.conftest import (
     WAIT_S,
     N,
@@ -189,6 +199,70 @@ def test_a_browser_that_has_not_drawn_what_was_clicked_does_not_undo_it(open_app
     assert at.text_input(key="mask").value == "L1H1"
     at.text_input(key="mask").set_value("").run()  # what a timer's run brings along from before
     assert at.text_input(key="mask").value == "L1H1"
+
+
+def test_the_next_click_keeps_one_that_the_browser_has_not_drawn(open_app, monkeypatch):
+    at = open_app(order="random")
+    click(at, "L1H1", 1, True).run()
+    [of_map] = [
+        key
+        for key, run in at._fragment_storage._fragments.items()
+        if getclosurevars(run).nonlocals["non_optional_func"].__name__ == "draw_fragment"
+    ]
+    click(at, "L0H1", 2, True)
+    at.text_input(key="mask").set_value("")  # the browser had not drawn what the first click set
+    with monkeypatch.context() as alone:  # a click runs only the part of the page that has the map
+        alone.setattr(local_script_runner, "RerunData", partial(RerunData, fragment_id_queue=[of_map]))
+        at.run()
+    assert at.text_input(key="mask").value == "L0H1 L1H1"
+
+
+class EndingState(UserDict):
+    """A session state at whose access number `left` a request ends the run, as at any in Streamlit."""
+
+    left = math.inf
+
+    def __getitem__(self, key):
+        self.left -= 1
+        if self.left < 0:
+            raise RunEnded
+        return super().__getitem__(key)
+
+    def __setitem__(self, key, value):
+        self.get("any")
+        super().__setitem__(key, value)
+
+    def __delitem__(self, key):
+        self.get("any")
+        super().__delitem__(key)
+
+    def get(self, key, default=None):
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+
+def test_a_run_that_ends_anywhere_loses_no_click(monkeypatch):
+    said = {"edits": [{"number": 1, "parts": [1], "pruned": True}]}
+    shape = ModelShape(2, 4, 4, 16, 4, 64, 99, 64)
+    for n in count():
+        state = EndingState({head_map.KEY: said, "mask": ""})
+        monkeypatch.setattr(st, "session_state", state)
+        head_map.click_on(shape, Mask.full(shape))
+        state.left, is_ended = n, False
+        try:
+            head_map.apply_edits()
+            apply_settings()
+        except RunEnded:
+            is_ended = True
+        state.left = math.inf
+        head_map.apply_edits()
+        apply_settings()
+        assert state["mask"] == "L0H1", f"lost if the run ends at access {n}"
+        if not is_ended:
+            break
+    assert n > 10
 
 
 def test_a_repeated_question_needs_no_job_and_no_model(open_app):

@@ -87,9 +87,11 @@ def is_to_set() -> bool:
 
 
 def apply_settings() -> None:
-    """Writes the values of `set_study` into the controls, before these are drawn."""
-    for key, (value, held_s) in st.session_state.pop(TO_SET, {}).items():
+    """Writes the values of `set_study` into the controls, before these are drawn. They are forgotten last: a request
+    may end the run at any use of the session state, and the next run writes them again."""
+    for key, (value, held_s) in st.session_state.get(TO_SET, {}).items():
         hold(key)
         write(key, value, held_s)
         if key == "order":  # before the browser has drawn the list once, Streamlit does not write it
             write_param(key, value)
+    st.session_state.pop(TO_SET, None)

@@ -74,8 +74,8 @@ def apply_edits() -> None:
         return  # the page reports that instead of the map
     for edit in _new_edits(shape.n_heads_total + shape.n_layers):
         edits = edits.with_named(_mask_of_parts(shape, edit.parts), edit.pruned, below)
-        st.session_state[SEEN] = edit.number
         set_study(HELD_S, mask=edits.text())
+        st.session_state[SEEN] = edit.number  # last: a request may end this run in between, and the edit is set again
 
 
 def click_on(shape: ModelShape, below: Mask) -> None:
