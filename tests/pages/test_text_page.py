@@ -21,7 +21,7 @@ from engine.texts.passages import LOG_BOOKS
 from engine.texts.tokenloss import TokenLosses, token_losses
 from pages.ui.controls.texts import PAPER, PAPER_BEGINS, PAPER_SAYS
 from pages.ui.downloads import actions
-from pages.ui.figures.token_text import ATTENTION, LOSS, component_data, first_shown, looks_data
+from pages.ui.figures.token_text import component_data, first_shown, looks_data
 from pages.ui.page import runtime
 from pages.ui.text import continued, sections, tables
 from pages.ui.text.looks import combined
@@ -155,7 +155,7 @@ def test_the_colors_before_stay_while_the_pruned_model_is_measured(open_screen, 
 def test_a_button_prunes_the_induction_heads_and_nothing_else(open_screen):
     at = press(open_screen(model="demo", mask="F0"), "Prune the induction heads")
     assert "--mask 'L1H1-3 L3H5'" in command_of(at)
-    assert "Without 4 induction heads, mainly repetitions get harder: the right token is" in finding(at)
+    assert "Without the 4 induction heads, mainly repetitions get harder: the right token is" in finding(at)
 
 
 def test_a_ranking_by_importance_is_measured_on_the_way_and_a_wrong_mask_is_one_line(open_screen, questions):
@@ -401,7 +401,7 @@ FINISHED = UNFINISHED | {"text_own": "The boat was blue. The boat was old."}
 def test_both_models_write_on_from_a_token_or_after_an_unfinished_text(measures_ahead, open_screen, tiny_opt, where):
     at = open_screen(**PRUNED | where)
     data, mask = shown(at), re.search(r"--mask '?([^'\n]*?)'? --", command_of(at))[1]
-    shown_first = most_changed(data)
+    shown_first = best_repetition(data)
     assert data["first_shown"] == shown_first
     at_end = len(data["pieces"]) if where == UNFINISHED else shown_first
     n = int(where["text_token"]) - 1 if "text_token" in where else at_end
@@ -413,20 +413,25 @@ def test_both_models_write_on_from_a_token_or_after_an_unfinished_text(measures_
     assert data["written"]["after"] == " ".join(prompt.split()[-3:])
 
 
-def most_changed(data):
-    """The first of the first 150 tokens of which the loss changes most."""
-    best, most = None, 0.0
-    for at, (a, b) in enumerate(zip(data["loss"]["a"][:150], data["loss"]["b"][:150], strict=True)):
-        if a is not None and b is not None and abs(b - a) > most:
-            best, most = at, abs(b - a)
-    return best
+def best_repetition(data):
+    """The first of the first 150 tokens that is predicted best compared with where it and the token before it occurred
+    first; else the one that changes most."""
+    ids, a, b = (each[:150] for each in (data["ids"], data["loss"]["a"], data["loss"]["b"]))
+    gains, changes = [0.0] * len(ids), [0.0] * len(ids)
+    for at in range(1, len(ids)):
+        first = next(k for k in range(1, at + 1) if ids[k - 1 : k + 1] == ids[at - 1 : at + 1])
+        if a[first] is not None and a[at] is not None:
+            gains[at], changes[at] = a[first] - a[at], abs(b[at] - a[at])
+    return gains.index(max(gains)) if max(gains) > 1 else changes.index(max(changes))
 
 
-def test_the_token_shown_first_by_attention_is_that_whose_logit_the_heads_raise_most():
-    looks = [[(0, 0.9, 5.0, "a")], [(0, 0.9, -3.0, "a"), (1, 0.1, 1.0, "b")], [(0, 0.9, 1.5, "a"), (1, 0.1, 0.2, "b")]]
-    data = {"pieces": [" ", "b", "c"], "looks": {"at": looks}, "loss": {"a": [None, 1.0, 9.0]}}
-    assert first_shown(data, ATTENTION) == 2, "of a blank, nothing is to be seen"
-    assert first_shown(data, LOSS) == 2 and first_shown(data | {"loss": {"a": [None]}}, LOSS) is None
+def test_the_token_shown_first_repeats_another_whatever_is_pruned():
+    ids, full = [1, 2, 3, 1, 2, 4, 2], [None, 6.0, 1.0, 9.0, 0.5, 8.0, 0.1]
+    for loss in ({"a": full}, {"a": full, "b": [None, 6.0, 9.0, 9.0, 0.5, 8.0, 0.1]}):
+        assert first_shown({"ids": ids, "loss": loss}) == 4, "of 2 after 1, not after 4"
+    assert first_shown({"ids": [1, 2, 3], "loss": {"a": full[:3]}}) == 1, "of the largest loss"
+    assert first_shown({"ids": [1, 2, 3], "loss": {"a": full[:3], "b": [None, 6.0, 9.0]}}) == 2, "of the largest change"
+    assert first_shown({"ids": [1], "loss": {"a": [None]}}) is None
 
 
 def test_with_nothing_pruned_one_model_writes_on(measures_ahead, open_screen):

@@ -1,6 +1,6 @@
 // A text set as text, token by token, and how two models write on. Everything from `data` is set as textContent: a text
 // is never interpreted as markup.
-const N_LOOKS = 5, LEAST_LISTED = 0.01, MOST_WORD = 30, SIDES = ["a", "b"]
+const N_LOOKS = 5, LEAST_LISTED = 0.05, MOST_WORD = 30, SIDES = ["a", "b"]
 
 export default function (mount) {
   const { data } = mount, view = viewOf(mount, begin)
@@ -101,7 +101,7 @@ function drawLegend({ legend, data }) {
   }
   legend.replaceChildren(
     ...scales[view],
-    ...(note ? [make("span", note, "note")] : []),
+    make("span", note, "note"),
   )
 }
 
@@ -227,10 +227,11 @@ function looked(data, i) {
   if (!at[i].length) return []
   const box = make("div", "", "looks")
   box.append(make("div", `To predict it, ${heads} looks from ${from} at`, "quiet"))
-  box.append(row(0, make("span", "token", "piece"), make("span", "attention"), make("b", "adds to its logit")))
+  box.append(row(0, make("span", "token", "piece"), make("span", "attention"), make("span", "adds to its logit")))
   for (const [source, share, raises, piece] of at[i].filter(([, share], k) => !k || share >= LEAST_LISTED).slice(0, N_LOOKS)) {
     const name = make("span", source < 0 ? "⟨beginning⟩" : visible(piece), "piece")
-    box.append(row(share, name, make("span", percent(share)), make("b", `${nats(raises, true)} nats`)))
+    if (source >= 0) name.append(make("span", ` ${(source + 1).toLocaleString("en")}`, "quiet"))
+    box.append(row(share, name, make("span", percent(share)), make("span", `${nats(raises, true)} nats`)))
   }
   return [box]
 }
@@ -254,7 +255,7 @@ function drawWritten({ data, part }) {
   const { after, sides } = data.written, ids = sides.map(side => side.ids)
   const parts = ids.length > 1 ? ids[0].findIndex((id, k) => id !== ids[1][k]) : -1
   const heading = make("h4", "Continue")
-  heading.append(make("span", ` after “… ${after}”, each time the likeliest token`, "quiet"))
+  heading.append(make("span", ` after “… ${after}”. Click a token to continue there.`, "quiet"))
   box.replaceChildren(heading, ...sides.flatMap(({ who, pieces, p, note }) => {
     const line = make("p", "")
     line.append(...pieces.flatMap((piece, k) => {

@@ -4,6 +4,7 @@ below it how two models write on."""
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ TOKENS = "tokens"
 CHANGE, LOSS, ATTENTION = "change", "loss", "attention"  # what the tint is of
 LOSS_NATS = 10.0  # full color of a loss; guessing among 50,000 tokens costs 10.8
 PART_TOKENS = 1500  # more spans at once make a browser slow
-FIRST = 150  # tokens of a first screenful
+FIRST, LEAST_GAIN_NATS = 150, 1.0  # tokens of a first screenful; how much better a repetition is predicted
 MOST_LOOKS, LEAST_LOOK = 24, 0.002  # sources of a token, and the least share of one
 WORDS = {"a": "full", "b": "pruned", "change": "change", "better": "better when pruned", "worse": "worse"}
 
@@ -62,23 +63,25 @@ def token_text(
     tokens = repr((name, data["start"], data["pieces"], data["ids"])).encode(errors="surrogatepass")
     key, full = hashlib.blake2b(tokens, digest_size=16).hexdigest(), full_nats if view == CHANGE else LOSS_NATS
     shown = {"view": view, "full": full, "name": name, "n_total": n_total, "note": note, "text_key": key}
-    shown |= {"words": dict(words), "first_shown": first_shown(data, view)}
+    shown |= {"words": dict(words), "first_shown": first_shown(data)}
     if lock:
         shown["locked"] = {"token": token_field(lock, name), "number": _last_report("locked").get("number", 0)}
     reports: dict[str, Any] = {"on_locked_change": partial(_on_locked, lock), "on_turn_change": partial(_on_turn, turn)}
     _COMPONENT(key=TOKENS, data={**data, **shown}, **reports)
 
 
-def first_shown(data: Mapping[str, Any], view: str) -> int | None:
-    """Returns the token that is shown while none is chosen, by its place in the data: of the first ones, that of the
-    largest change, or whose logit the heads raise most. None without any."""
-    if view == ATTENTION:
-        at = zip(data["pieces"][:FIRST], data["looks"]["at"], strict=False)
-        sizes = np.array([sum(max(0.0, look[2]) for look in looks) if piece.strip() else 0.0 for piece, looks in at])
-    else:
-        losses = [np.array(side[:FIRST], np.float64) for side in data["loss"].values()]
-        sizes = np.nan_to_num(np.abs(losses[-1] - (losses[0] if view == CHANGE else 0.0)))
-    return int(sizes.argmax()) if sizes.any() else None
+def first_shown(data: Mapping[str, Any]) -> int | None:
+    """Returns the token that is shown while none is chosen, by its place in the data: of the first ones, that of which
+    the loss falls most from the first occurrence of it and the token before it, whatever is pruned; without such a
+    repetition that of the largest change, or loss. None without any."""
+    a, b = (np.array(data["loss"].get(side, data["loss"]["a"])[:FIRST], np.float64) for side in ("a", "b"))
+    before, best, most = dict[tuple[int, int], float](), None, LEAST_GAIN_NATS
+    for at, pair in enumerate(pairwise(data["ids"][: len(a)]), 1):
+        gain = before.setdefault(pair, a[at]) - a[at]
+        if gain > most:
+            best, most = at, gain
+    sizes = np.nan_to_num(np.abs(b - a) if "b" in data["loss"] else a)
+    return best if best is not None else int(sizes.argmax()) if sizes.any() else None
 
 
 def written_data(after: str, sides: Mapping[str, Continuation]) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from pages.ui.text.reading import ReadSoFar, TextRun, TextState
 
 HEADS = "text_head"  # query parameter
 N_LISTED = 8
-PRUNE_HELP = "Restores everything else, on all screens."
 Looks = tuple[Overview, Mapping[Head, HeadView]]
 HELP = (
     "Its attention colors the text, and is listed next to it. Other heads can be typed: `L1H1`, or `L1H1,L3H5` for the "
@@ -57,7 +56,6 @@ def choose_heads(where: DeltaGenerator, target: Target, known: InductionScores |
         args=(" ".join(names_of(heads)),),
         key="text_prune",
         icon=":material/content_cut:",
-        help=PRUNE_HELP,
         width="stretch",
     )
     return heads

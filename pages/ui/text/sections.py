@@ -159,7 +159,7 @@ def draw_tokens(frame: pd.DataFrame, full: TokenLosses) -> None:
     frame = frame.assign(word=tables.words_of(full)[: len(frame)])
     shown = frame.reindex(frame[by].abs().sort_values(ascending=False, kind="stable").index)
     titles: dict[str, Any] = {
-        "index": st.column_config.NumberColumn("Place", format="%d", width=60),
+        "index": st.column_config.NumberColumn("No.", format="%d", width=60),
         "word": "Word",
         "token": "Token",
         "loss_full_nats": "Full, nats" if by == "change_nats" else "Loss, nats",

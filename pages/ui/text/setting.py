@@ -18,7 +18,6 @@ from pages.ui.text.reading import Side, TextState
 from pages.ui.text.view import ALONE, DRAWN
 
 OTHER_TOKENS = "{} has another tokenizer: no token pairs to compare. Below is {} alone."
-PRUNE_HELP = "The 10% of heads that match prefixes best. Restores everything else, on all screens."
 INDUCTION_HEADS = {"axis": "heads", "heads": 10, "order": "induction-first", "ffns": 0, "layers": 0, "mask": ""}
 
 
@@ -59,11 +58,5 @@ def read_setting(of: Study, text: Chosen, shade: str, head_at: DeltaGenerator) -
 
 def draw_badge(where: DeltaGenerator, x: TextState, side: Side | None) -> None:
     """Draws the button that prunes the induction heads, and what is pruned."""
-    where.button(
-        "Prune the induction heads",
-        icon=":material/content_cut:",
-        on_click=set_study,
-        kwargs=INDUCTION_HEADS,
-        help=PRUNE_HELP,
-    )
+    where.button("Prune the induction heads", icon=":material/content_cut:", on_click=set_study, kwargs=INDUCTION_HEADS)
     draw_pruned(where, x.whole.target.shape, None if side is None else side.mask)

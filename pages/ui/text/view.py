@@ -33,7 +33,7 @@ SHADE_HELP = (
     "of the full model looks to predict the token that you point at."
 )
 INDUCTION = "induction head"
-COPIES = "Induction heads look back at what followed the same token before, and copy it."
+COPIES = "Induction heads find what followed the same token before, and copy it."
 STILL_COPY = {1: "The other induction head still copies."}
 OF_FULL = " of the full model"
 TWO_MODELS = {"a": "A", "b": "B", "change": "B − A", "better": "B better", "worse": "B worse"}
@@ -83,8 +83,8 @@ class TextView:
         full, pruned, locked = self.first.full, self.first.pruned, int(self.asked[0] or 0) - 1
         assert full is not None and self.side is not None
         is_locked = 0 <= locked < len(full)
-        view, data = self.component(full, pruned)
-        at = first_shown(data, view)
+        _, data = self.component(full, pruned)
+        at = first_shown(data)
         token = locked if is_locked else None if at is None else data["start"] + at
         return Read(self.x, self.side, full, pruned, token, is_locked)
 
@@ -123,7 +123,7 @@ class TextView:
         data["written"] = written(self.chosen) if self.is_whole else None
         turns = partial(turn, x.whole.target, x.heads) if x.heads else None
         words = WORDS if is_one_model else TWO_MODELS
-        note = read.note or (self._induction() if INDUCTION in without else "")
+        note = read.note or self._note(read.of, without)
         token_text(data, view, FULL_NATS, x.name, full.n_total, note, words, lock=TOKEN, turn=turns)
         self.run.progress()
         if self.asked != asked():
@@ -132,8 +132,8 @@ class TextView:
         mark("losses", state, tokens=len(full), **counts(read.of.mask if read.of is not None else None))
 
     def without(self, of: Side | None) -> str:
-        """Returns what is pruned, such as "4 induction heads", "L4H5", or "L1H2, an induction head"; "" if that is not
-        all that the two models differ in."""
+        """Returns what is pruned, such as "the 4 induction heads" or "L1H2, an induction head"; "" if that is not all
+        that the two models differ in."""
         if of is None or self.x.full.target != of.target:
             return ""
         words, pruned = pruned_counts(of.mask), ~np.array(of.mask.heads)
@@ -141,12 +141,20 @@ class TextView:
         words = of.mask.text() if is_one else words
         if known is None or not of.mask.n_heads_pruned or not known.is_induction_head[pruned].all():
             return words
-        return f"{words}, an {INDUCTION}" if is_one else words.replace("head", INDUCTION, 1)
+        if is_one:
+            return f"{words}, an {INDUCTION}"
+        return "the " * (not self._n_left(of)) + words.replace("head", INDUCTION, 1)
 
-    def _induction(self) -> str:
-        """Returns what the pruned induction heads do, or that others still do it."""
-        assert self.x.known is not None and self.side is not None
-        n = int((self.x.known.is_induction_head & np.array(self.side.mask.heads)).sum())
+    def _n_left(self, of: Side) -> int:
+        """Returns how many induction heads are not pruned."""
+        assert self.x.known is not None
+        return int((self.x.known.is_induction_head & np.array(of.mask.heads)).sum())
+
+    def _note(self, of: Side | None, without: str) -> str:
+        """Returns what the pruned induction heads do, or that others still do it; "" if others are pruned too."""
+        if of is None or INDUCTION not in without:
+            return ""
+        n = self._n_left(of)
         return STILL_COPY.get(n, f"The other {n} induction heads still copy.") if n else COPIES
 
 
