@@ -103,8 +103,8 @@ def attention_shades_what_the_heads_look_at_and_keys_turn_to_the_next(page):
     second = token(page, "ley", 1)
     second.click()
     page.locator(".readout .looks").wait_for()
-    looks = page.locator(".readout .looks .row").nth(1).inner_text().split()
-    assert looks[0] == "ley" and float(looks[1].rstrip("%")) > 50, "at the token that followed the same before"
+    piece, _, share, *_ = page.locator(".readout .looks .row").nth(1).inner_text().split()
+    assert piece == "ley" and float(share.rstrip("%")) > 50, "at the token that followed the same before"
     first = token(page, "ley")
     assert float(first.evaluate("span => span.style.getPropertyValue('--tint')").rstrip("%")) > 30
     expect(page).to_have_url(re.compile("text_token="))
@@ -168,7 +168,7 @@ def both_models_write_on_from_the_clicked_token(page):
     written = page.locator(".written p")
     written.nth(1).wait_for()
     assert page.locator(".written .differs").count() == 2
-    assert "all. Mrs. Qu”" in page.locator(".written h4").inner_text()
+    assert "and Mrs. Pettig”" in page.locator(".written h4").inner_text()
     page.get_by_test_id("stMain").evaluate("main => { main.scrollTop = main.scrollHeight }")
     token(page, "ill", -1).evaluate(FOLLOW_TOP)
     token(page, "ill", -1).click()
