@@ -208,7 +208,7 @@ MEASURED_BY |= {"ffns": CRITERIA["oracle"], "gate": CRITERIA["taylor"]}
 # not how much a head matters, but what it does
 KINDS = ("token-induction", "concept-induction", "concept-matching", "copy-suppression", "retrieval")
 ON_REQUEST = (*KINDS, "knockouts")  # measured only where they are named
-SLOW = ("function-vector", *KINDS, "oracle")  # criteria of many times the passes of the others
+SLOW = ("function-vector", "oracle")  # of many times the passes of the others that are measured by default
 
 
 def part_of(what: str) -> Part:

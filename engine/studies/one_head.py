@@ -40,7 +40,7 @@ OF_KINDS = {TABLE[name].heads: name for name in ("function-vector", *KINDS)}
 # of the model and built-in texts alone
 LOOKING = ("scores", "probe", "texts", "tokens", "feeding", "losses", "ideal-texts", "context")
 # last: they start by themselves only if the parts before leave time
-LONG = ("ideal-tasks", *(TABLE[name].heads for name in SLOW if name not in KINDS))
+LONG = ("ideal-tasks", *(TABLE[name].heads for name in SLOW))
 PARTS = (*LOOKING, "tasks", *(name for name in CRITERIA if name not in LONG), *LONG)
 READ = "Privet Drive, twice"  # the passage whose tokens are shown for the OV circuit
 AROUND = 10  # tokens averaged on either side in an in-context score, as on the Text screen
