@@ -4,14 +4,14 @@ from typing import Any
 
 from engine.progress import in_time
 from engine.slots import JobStatus
+from engine.views.words import capitalized
 
 LONG_S = 10.0  # from which a button states its duration
 SILENT_S = 3.0  # from which a step without a count or forecast says how long it has run
 
 
 def describe_job(job: JobStatus[Any], what: str, ahead: JobStatus[Any] | None = None) -> str:
-    """Returns text such as "Full model: 312 of 500 done, about 12 s left"; while queued, the work it waits for, which
-    is `ahead`."""
+    """Returns text such as "Full model: 312 of 500 done, about 12 s left", or the work `ahead` that it waits for."""
     if job.state == "running":
         what = named(job, what)
         if job.stopping:
@@ -44,7 +44,7 @@ def share_done(job: JobStatus[Any]) -> float:
 
 def named(job: JobStatus[Any], title: str) -> str:
     """Returns the step that a job's numbers count, such as "Ranking heads", or the job's `title`."""
-    return job.message[:1].upper() + job.message[1:] or title
+    return capitalized(job.message) or title
 
 
 def stopped(job: JobStatus[Any]) -> str:
