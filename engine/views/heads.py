@@ -13,6 +13,7 @@ from engine.corpus.loss_without import LossWithout
 from engine.heads.attention import Head
 from engine.heads.in_text import LEAST, HeadInText, most_raised
 from engine.heads.induction import INDUCTION_FROM, VARIANTS, InductionScores
+from engine.importance.scores import ORACLES
 from engine.questions.rendering import TaskSpec
 from engine.statistics import Paired
 from engine.studies.surveys import describe_task
@@ -41,7 +42,9 @@ def head_view(name: str, fields: Mapping[str, Any], portrait: "Portrait", text: 
     costs, clear = portrait.costs
     says = [describe_head(name, portrait.head, portrait.scores.get(VARIANTS[0]), next(iter(costs), None), costs, clear)]
     ranks = [{"by": kind, "task": ""} | each for kind, each in fields["kinds"].items()]
-    ranks += [each | {"by": each["what"]} for each in fields["importance"]]
+    for each in fields["importance"]:
+        in_points = {"by": f"{each['what']}, points lost", "score": 100 * each["score"]}
+        ranks.append({**each, "by": each["what"]} | (in_points if each["what"] in ORACLES else {}))
     parts = [
         costs_part(costs, clear),
         Part(f"Rank among {counted(portrait.n_heads, 'head')}, 1 is highest", ranks, RANKS),

@@ -12,13 +12,15 @@ from engine.importance.rankings import agreement, order, top_overlap
 from engine.importance.scores import Scores
 from engine.models.masks import parse_mask
 from engine.questions.rendering import TaskSpec
+from engine.requests.heads import told
 from engine.shapes import ModelShape
 from engine.statistics import Paired, paired
 from engine.studies.ablations import Ablations
+from engine.studies.portrait import Portrait
 from engine.studies.removal import AccuracyWithout, Removal
 from engine.views.accuracy import ablation_view
 from engine.views.correlation import Rankings, pair_in_words, rankings_in_words, rankings_part, ranks_part
-from engine.views.heads import COPY, FOLLOWED, PREVIOUS, describe_head, looks_part
+from engine.views.heads import COPY, FOLLOWED, PREVIOUS, describe_head, head_view, looks_part
 from engine.views.importance import MapMarks, map_part
 from engine.views.induction import LEVELS, RANDOM, capacity_view
 from engine.views.view import Column, plain_text
@@ -47,6 +49,20 @@ def test_a_map_has_the_ffns_as_a_column_and_numbers_where_a_loss_is_clear():
     drawn = part.picture()
     columns = [row["column"] for row in drawn.datasets["rows"]]
     assert columns == [*"0123", "FFN"] * 2 and drawn.template["layer"][0]["params"][0]["name"] == "head"
+
+
+def test_a_rank_by_accuracy_lost_is_in_points_and_other_scores_are_as_they_are():
+    flips = np.zeros((2, 2, 4), int)
+    flips[:, 1, 2] = 3, 1  # of 64 questions, gained and lost without it
+    lost, other = (flips[1] - flips[0]) / 64, np.arange(8.0).reshape(2, 4)
+    scores = Scores("heads-oracle", 64, lost, np.zeros((2, 4)), flips=flips), Scores("heads", 64, other)
+    portrait = Portrait(SHAPE, (1, 2), importance={(each.what, TaskSpec("demo_x")): each for each in scores})
+    fields = told(portrait)
+    [part] = [part for part in head_view("L1H2", fields, portrait, "").parts if part.title.startswith("Rank among 8")]
+    assert [(row["by"], row["score"], row["rank"]) for row in part.rows] == [
+        ("heads-oracle, points lost", -3.125, 8), ("heads", 6.0, 2)
+    ]  # fmt: skip
+    assert [each["score"] for each in fields["importance"]] == [-0.03125, 6.0], "--json has shares, as its accuracies"
 
 
 def seen(pattern, tokens):
