@@ -340,7 +340,7 @@ def test_the_head_that_is_looked_at_is_pruned_alone(open_screen):
 def test_one_induction_head_is_named(open_screen, with_shipped):
     at = open_screen(model="demo", precision="int8", mask="L1H2")
     assert "Without L1H2, an induction head, mainly" in finding(at)
-    assert shown(at)["note"] == "The other 3 induction heads still copy."
+    assert shown(at)["note"] == "3 other induction heads are left: they can copy too."
     both = open_screen(model="demo", precision="int8", mask="L1H2 F7")
     assert "Without 1 induction head and 1 FFN, " in finding(both)
 
@@ -524,7 +524,7 @@ def test_the_finding_names_repetitions_only_if_they_hold_the_rise(once, again, l
     a = losses("x" * 20, range(1, 21), [np.nan, *[1.0] * 19], TWICE)
     b = replace(a, loss_nats=a.loss_nats + np.array([once] * 11 + [again] * 9, np.float32))
     found, help = tables.losses_finding(a, b, lead)
-    assert found == f"**{words}" and ("hold 95% of the rise" in help) == ("repetitions" in words)
+    assert found == f"**{words}" and ("account for 95% of the rise" in help) == ("repetitions" in words)
 
 
 def test_the_table_has_the_change_and_the_word_of_each_token():

@@ -20,7 +20,7 @@ from pages.ui.controls.first_views import suited
 from pages.ui.controls.model import choose_models, draw_facts, known_config
 from pages.ui.controls.study import BOS, STUDY, Study, apply_settings, drawn_axis, restore
 from pages.ui.controls.task import MENU, choose_task, draw_own_questions, take_fewer_examples
-from pages.ui.page.address import MOST, flag, number_field, put_right
+from pages.ui.page.address import MOST, current_value, flag, number_field, put_right
 from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVEL_HELP, LEVELS, ORDER, SHOT_COUNTS, SHOTS
 from pages.ui.page.runtime import errors_shown, show_models
 from pages.ui.page.screens import Bar
@@ -41,13 +41,6 @@ FOLDER_HELP = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`.
 FETCH_HELP = (
     "Lets this tab download the rows of a task from the Hugging Face Hub if they are neither on this computer nor in "
     "the folder above. After you switch it on, press “Retry” where rows were missing."
-)
-_RULES = {name: RULES[name].help for name in OF_ONE_TASK}
-ORDER_HELP = (
-    "Least first, from this task's train split: "
-    + " ".join(f"`{name}`: {words}." for name, words in _RULES.items() if name in CRITERIA)
-    + " Rules, by what they prune first: "
-    + " ".join(f"`{name}`: {words}." for name, words in _RULES.items() if name not in CRITERIA)
 )
 SAME_HELP = (
     "The same examples for all questions. The harness draws others for each: the same ones are several times as "
@@ -113,7 +106,8 @@ def draw_bar(seen: Bar) -> None:
     task = _choose_task(task_at, menu_at, spec.is_demo, data_dir)
     axis = one_of(axis_at, "What to prune", AXIS_NAMES, "axis", None, width="content")
     first = OF_ONE_TASK.index(ORDER) if spec.is_demo else None
-    ranking = one_listed(boxes_at, "Pruning order", OF_ONE_TASK, "order", index=first, placeholder="…", help=ORDER_HELP)
+    help = describe_order(current_value("order") or ORDER)
+    ranking = one_listed(boxes_at, "Pruning order", OF_ONE_TASK, "order", index=first, placeholder="…", help=help)
     limit = number_field(menu_at, "Questions", (1, MOST), "limit", value=100, step=50, help=LIMIT_HELP)
     is_chat = not spec.is_demo and _switch(mask_at, "Prompts as chats", "chat", CHAT_HELP)
     levels = {each: level_field(hidden, each, label) for each, label in LEVELS.items()}
@@ -188,6 +182,13 @@ def beside_level(typed: str, named: str = "") -> str:
     pruned, _, kept = " ".join(typed.replace(",", " ").split()).partition(KEEP)
     pruned, kept = (MANY if len(names) > MOST_IN_SHORT else names.strip() for names in (pruned, kept))
     return ", ".join([f"+ {named or pruned}"] * bool(pruned) + [f"{kept} kept"] * bool(kept))
+
+
+def describe_order(name: str) -> str:
+    """Returns what a pruning order prunes first or, of a criterion, last."""
+    rule = RULES.get(name, RULES[ORDER])
+    when = "last, as it matters on the task's train split" if name in CRITERIA else "first"
+    return f"`{name}` prunes {when}: {rule.help}. Choose another one for its description."
 
 
 def example_mask(shape: ModelShape) -> str:

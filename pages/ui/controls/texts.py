@@ -79,7 +79,6 @@ def choose_text(where: DeltaGenerator) -> Chosen | None:
         on_change="rerun",
         icon=":material/edit_note:",
         width="stretch",
-        help="Paste or load a text.",
     ):
         _draw_own(str(name), own, names)
     _link(str(name), own)

@@ -176,7 +176,7 @@ function show(view) {
   if (data.looks) readout.append(...looked(data, i))
   if (i === view.locked) readout.append(...past(data, i, view.same))
   else if (view.locked !== null) readout.append(make("p", "Another token is locked.", "quiet"))
-  else readout.append(make("p", chosen === null ? "Point at another token, or click one." : "Click it to lock it.", "quiet"))
+  else if (chosen !== null) readout.append(make("p", "Click it to lock it.", "quiet"))
 }
 
 const readable = (data, i) => data.pieces[i] === "" ? "(more of the character before)" : visible(data.pieces[i])
@@ -227,7 +227,7 @@ function looked(data, i) {
   if (!at[i].length) return []
   const box = make("div", "", "looks")
   box.append(make("div", `To predict it, ${heads} looks from ${from} at`, "quiet"))
-  box.append(row(0, make("span", "token", "piece"), make("span", "attention"), make("span", "adds to its logit")))
+  box.append(row(0, make("span", "token, its number", "piece"), make("span", "attention"), make("span", "adds to its logit")))
   for (const [source, share, raises, piece] of at[i].filter(([, share], k) => !k || share >= LEAST_LISTED).slice(0, N_LOOKS)) {
     const name = make("span", source < 0 ? "⟨beginning⟩" : visible(piece), "piece")
     if (source >= 0) name.append(make("span", ` ${(source + 1).toLocaleString("en")}`, "quiet"))

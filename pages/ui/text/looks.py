@@ -26,7 +26,7 @@ N_LISTED = 8
 Looks = tuple[Overview, Mapping[Head, HeadView]]
 HELP = (
     "Its attention colors the text, and is listed next to it. Other heads can be typed: `L1H1`, or `L1H1,L3H5` for the "
-    "mean of their attention and the sum of what they add. Listed: those that match prefixes best, the default first."
+    "mean of their attention and the sum of what they add. Listed: the best induction heads, the default first."
 )
 
 

@@ -21,7 +21,9 @@ FEWEST_REPEATS = 8  # tokens
 MAIN_SHARE, MAIN_FACTOR = 0.5, 2.0  # repetitions are named if they hold this of the rise, and rise by this factor more
 MANY = 10  # times: from here on without decimals
 LIKELY_HELP = "“times” is the ratio of the two."
-REPEATS_HELP = " A repetition is a token that followed the same token earlier in the text. These hold {} of the rise."
+REPEATS_HELP = (
+    " A repetition has followed the token before it earlier in the text. Repetitions account for {} of the rise."
+)
 
 
 def token_frame(full: TokenLosses, pruned: TokenLosses | None) -> pd.DataFrame:

@@ -34,7 +34,7 @@ SHADE_HELP = (
 )
 INDUCTION = "induction head"
 COPIES = "Induction heads find what followed the same token before, and copy it."
-STILL_COPY = {1: "The other induction head still copies."}
+ALSO_COPY = {1: "1 other induction head is left: it can copy too."}
 OF_FULL = " of the full model"
 TWO_MODELS = {"a": "A", "b": "B", "change": "B − A", "better": "B better", "worse": "B worse"}
 FULL_NATS = 4  # where the color of a change is full
@@ -155,7 +155,7 @@ class TextView:
         if of is None or INDUCTION not in without:
             return ""
         n = self._n_left(of)
-        return STILL_COPY.get(n, f"The other {n} induction heads still copy.") if n else COPIES
+        return ALSO_COPY.get(n, f"{n} other induction heads are left: they can copy too.") if n else COPIES
 
 
 def read_view(x: TextState, run: TextRun, side: Side | None) -> TextView:
