@@ -96,7 +96,7 @@ function appendLines(element, text, signs) {
 // A line of a readout on a bar of its share.
 function row(share, ...parts) {
   const line = make("div", "", share < 0 ? "row lowered" : "row")
-  line.style.setProperty("--share", `${Math.round(100 * Math.min(1, Math.abs(share)))}%`) // none below 0.5%
+  line.style.setProperty("--share", `${Math.abs(share) < 0.02 ? 0 : (100 * Math.min(1, Math.abs(share))).toFixed(1)}%`) // a shorter one looks like a comma
   line.append(...parts)
   return line
 }
