@@ -168,7 +168,7 @@ def test_a_ranking_by_importance_is_measured_on_the_way_and_a_wrong_mask_is_one_
 def test_a_long_text_is_shown_in_parts(open_screen, monkeypatch):
     monkeypatch.setattr(tables, "PART_TOKENS", 100)
     at = open_screen(mask="L0H0")
-    first = shown(at)
+    first, before = shown(at), finding(at)
     assert len(first["pieces"]) == 100 and first["n_total"] > 200
     n_parts = tables.n_parts(first["n_total"])
     assert any(f"Part 1 of {n_parts}: tokens 1 to 100" in caption.value for caption in at.caption)
@@ -176,7 +176,7 @@ def test_a_long_text_is_shown_in_parts(open_screen, monkeypatch):
     settled(at)
     second = shown(at)
     assert second["start"] == 100 and second["pieces"] != first["pieces"]
-    assert max(second["same_before"]) > 0 and finding(at), "what lies in earlier parts is counted"
+    assert finding(at) == before, "of the whole text"
 
 
 # ---- texts of the user
@@ -301,7 +301,7 @@ def test_several_heads_are_the_mean_of_patterns_and_the_sum_of_nats():
 def test_attention_shades_the_text_and_the_command_and_the_program_agree(open_screen, tmp_path, capsys):
     at = open_screen(text_head="L1H0,L0H3", text_text="Pattern labels", text_shade="Attention", mask="L0H1")
     data = shown(at)
-    assert data["view"] == "attention" and data["looks"]["heads"] == "L1H0, L0H3 of the full model"
+    assert data["view"] == "attention" and data["looks"]["heads"] == "L1H0, L0H3 (full model)"
     number = next(k for k, line in enumerate(command_of(at).splitlines()) if " attention " in line)
     assert same_on_the_command_line(at, capsys, number, out=tmp_path / "attention.csv")["cached"]
     written = pd.read_csv(tmp_path / "attention.csv")
@@ -488,13 +488,6 @@ def test_a_landmark_is_the_sum_of_its_tokens():
     assert tables.landmarks_of(half, half, [landmark]) == []
 
 
-def test_what_stands_in_earlier_parts_is_counted():
-    ids = np.random.default_rng(0).integers(0, 4, 60)
-    a = losses("x" * 60, range(1, 61), np.ones(60), ids.tolist())
-    data = component_data(a, a, range(20, 50), [])
-    assert data["same_before"] == [sum(ids[j] == ids[at] for j in range(20)) for at in range(20, 50)]
-
-
 def test_a_pruned_model_that_has_not_come_so_far_has_no_losses_there():
     a = losses("abcd", [1, 2, 3, 4], [np.nan, 1, 2, 3])
     names = ("token_ids", "ends", "loss_nats", "rank", "top_ids", "top_log_p")
@@ -518,6 +511,8 @@ TWICE = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14] * 2  # the last nine follow the same
      "likely** (mean loss 1.00 to 2.00 nats)"),
     (1.0, 1.1, "1 head", "Without 1 head, the right token is 2.9 times less likely** (mean loss 1.00 to 2.05 nats)"),
     (-1.0, 0.5, "1 head", "Without 1 head, the right token is 1.34 times more likely** (mean loss 1.00 to 0.71 nats)"),
+    (0.0, 0.04, "1 head", "Without 1 head, hardly anything changes: the right token is 1.02 times less likely** "
+     "(mean loss 1.00 to 1.02 nats)"),
     (0.0, 0.0, "", "From A to B, the mean loss stays at 1.00 nats a token**"),
 ])  # fmt: skip
 def test_the_finding_names_repetitions_only_if_they_hold_the_rise(once, again, lead, words):

@@ -15,7 +15,7 @@ export default function (mount) {
 }
 
 function begin(part) {
-  const view = { spans: [], over: null, at: 0, focused: false, locked: null, same: [], column: null, reports: 0 }
+  const view = { spans: [], over: null, at: 0, focused: false, locked: null, column: null, reports: 0 }
   for (const name of ["legend", "text", "readout", "landmarks", "said"]) view[name] = part(`.${name}`)
   const index = event => {
     const span = event.target.closest?.("span")
@@ -46,7 +46,7 @@ function begin(part) {
 
 function setText(view) {
   const { data, text } = view
-  Object.assign(view, { textKey: data.text_key, over: null, at: 0, focused: false, locked: null, same: [] })
+  Object.assign(view, { textKey: data.text_key, over: null, at: 0, focused: false, locked: null })
   view.spans = data.pieces.map(piece => {
     const span = make("span", ""), ink = make("b", "", "token")
     const gap = /^ \S/.test(piece) ? 1 : 0 // the blank before a word stays white: it may end the previous line
@@ -143,12 +143,9 @@ function shownAt(view, token) {
 }
 
 function light(view, i) {
-  const { spans, same, data } = view
-  for (const j of [...same, view.locked]) spans[j]?.classList.remove("same", "locked")
+  view.spans[view.locked]?.classList.remove("locked")
   view.locked = i
-  view.same = i === null ? [] : data.ids.slice(0, i).flatMap((id, j) => id === data.ids[i] ? [j] : [])
-  for (const j of view.same) spans[j].classList.add("same")
-  spans[i]?.classList.add("locked")
+  view.spans[i]?.classList.add("locked")
 }
 
 function show(view) {
@@ -174,7 +171,7 @@ function show(view) {
     view.said.textContent = `${token}, ${losses.join(", ")}${change} nats`
   }
   if (data.looks) readout.append(...looked(data, i))
-  if (i === view.locked) readout.append(...past(data, i, view.same))
+  if (i === view.locked) readout.append(make("p", "Stays here until you click it again.", "quiet"))
   else if (view.locked !== null) readout.append(make("p", "Another token is locked.", "quiet"))
   else if (chosen !== null) readout.append(make("p", "Click it to lock it.", "quiet"))
 }
@@ -234,15 +231,6 @@ function looked(data, i) {
     box.append(row(share, name, make("span", percent(share)), make("span", `${nats(raises, true)} nats`)))
   }
   return [box]
-}
-
-// How often the locked token occurs before, in this part and in earlier ones.
-function past(data, i, same) {
-  const earlier = data.same_before[i], n = same.length + earlier
-  const times = n === 1 ? "once" : `${n.toLocaleString("en")} times`
-  const others = earlier ? `, ${earlier.toLocaleString("en")} of them in earlier parts` : ""
-  const says = n ? `occurs ${times} before${others} (dotted)` : "does not occur before"
-  return [make("p", `The same token ${says}.`), make("p", "Locked until you click it again.", "quiet")]
 }
 
 const percent = p => p < 0.001 ? "< 0.1%" : `${(100 * p).toFixed(1)}%`

@@ -114,8 +114,7 @@ def _last_report(what: str) -> dict[str, Any]:
 def component_data(
     a: TokenLosses, b: TokenLosses | None, tokens: range, landmarks: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Returns the component's data of these tokens: text, losses, likeliest tokens of one or both models, and how often
-    each occurs in earlier parts."""
+    """Returns the component's data of these tokens: text, losses, and likeliest tokens of one or both models."""
     losses = {"a": a} if b is None else {"a": a, "b": b}
     start, stop = tokens.start, min(tokens.stop, *map(len, losses.values()))
     shown = slice(start, stop)
@@ -128,7 +127,6 @@ def component_data(
         "pieces": pieces,
         "ids": a.token_ids[shown].tolist(),
         "strings": {str(token): strings[token] for token in seen if token in strings},
-        "same_before": _earlier_counts(a.token_ids, start, stop),
         "loss": {name: _json_numbers(side.loss_nats[shown], 6) for name, side in losses.items()},
         "likely": {name: ids.tolist() for name, ids in likely.items()},
         "p": {name: _json_numbers(np.exp(side.top_log_p[shown]), 6) for name, side in losses.items()},
@@ -148,12 +146,6 @@ def looks_data(heads: str, text: AttendedText, view: HeadView, tokens: range) ->
         found.append([(source - first, round(float(row[source]), 3), round(float(view.raised_nats[at, source]), 2),
                        pieces[source]) for source in best])  # fmt: skip
     return {"heads": heads, "first": first, "at": found}
-
-
-def _earlier_counts(ids: np.ndarray, start: int, stop: int) -> list[int]:
-    """Returns how often each token in [start, stop) occurs before `start`."""
-    earlier = dict(zip(*(column.tolist() for column in np.unique(ids[:start], return_counts=True)), strict=True))
-    return [earlier.get(each, 0) for each in ids[start:stop].tolist()]
 
 
 def _json_numbers(values: np.ndarray, decimals: int) -> list[Any]:

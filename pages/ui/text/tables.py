@@ -19,7 +19,7 @@ from pages.ui.page.tables import number, percent, visible, whole_percent
 ALIKE_NATS = 0.1  # a probability that is 10% larger or smaller
 FEWEST_REPEATS = 8  # tokens
 MAIN_SHARE, MAIN_FACTOR = 0.5, 2.0  # repetitions are named if they hold this of the rise, and rise by this factor more
-MANY = 10  # times: from here on without decimals
+HARDLY, MANY = 1.05, 10  # times: nearly alike; from here on without decimals
 LIKELY_HELP = "“times” is the ratio of the two."
 REPEATS_HELP = (
     " A repetition has followed the token before it earlier in the text. Repetitions account for {} of the rise."
@@ -145,11 +145,14 @@ def losses_finding(full: TokenLosses, pruned: TokenLosses | None, without: str) 
     words = f"Without {without}, " if without else "From A to B, "
     if number(mean) == number(other):
         return f"**{words}the mean loss stays at {number(mean)} nats a token**", help
+    factor = np.exp(abs(other - mean))
     share = _share_of_repeats(full, pruned) if other > mean else None
-    if share is not None:
+    if factor < HARDLY:
+        words += "hardly anything changes: "
+    elif share is not None:
         words += "mainly repetitions get harder: "
         help += REPEATS_HELP.format(whole_percent(share))
-    times = f"{_factor(np.exp(abs(other - mean)))} times {'less' if other > mean else 'more'} likely"
+    times = f"{_factor(factor)} times {'less' if other > mean else 'more'} likely"
     from_to = f"mean loss {number(mean)} to {number(other)} nats"
     return f"**{words}the right token is {times}** ({from_to})", help
 
