@@ -23,7 +23,7 @@ asks, run = study(), TextRun()
 with st.container(key="text_level"):
     badge_at = draw_level(asks).container(key="text_badge", gap=None)
 with st.container(key="text_bar"):
-    text_at, shade_at, head_at = st.columns([9, 4.2, 6.8], gap="medium", vertical_alignment="bottom")
+    text_at, shade_at, head_at = st.columns([8.4, 4.2, 7.4], gap="medium", vertical_alignment="bottom")
 chosen = choose_text(text_at)
 shade = one_of(shade_at, "Shade by", SHADE, "text_shade", SHADE_HELP)
 awaits_at = st.empty()

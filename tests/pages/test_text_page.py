@@ -511,8 +511,7 @@ TWICE = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14] * 2  # the last nine follow the same
      "likely** (mean loss 1.00 to 2.00 nats)"),
     (1.0, 1.1, "1 head", "Without 1 head, the right token is 2.9 times less likely** (mean loss 1.00 to 2.05 nats)"),
     (-1.0, 0.5, "1 head", "Without 1 head, the right token is 1.34 times more likely** (mean loss 1.00 to 0.71 nats)"),
-    (0.0, 0.04, "1 head", "Without 1 head, hardly anything changes: the right token is 1.02 times less likely** "
-     "(mean loss 1.00 to 1.02 nats)"),
+    (0.0, 0.04, "1 head", "Without 1 head, hardly anything changes** (mean loss 1.00 to 1.02 nats)"),
     (0.0, 0.0, "", "From A to B, the mean loss stays at 1.00 nats a token**"),
 ])  # fmt: skip
 def test_the_finding_names_repetitions_only_if_they_hold_the_rise(once, again, lead, words):

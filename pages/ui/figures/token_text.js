@@ -152,7 +152,7 @@ function show(view) {
   const { data, spans, readout } = view, { words } = data
   const chosen = view.over ?? (view.focused ? view.at : view.locked), i = chosen ?? data.first_shown
   readout.classList.toggle("locked", view.locked !== null)
-  spans.forEach((span, j) => span.classList.toggle("shown", (chosen === null || data.view === "attention") && j === i))
+  spans.forEach((span, j) => span.classList.toggle("shown", j === i))
   paintLooks(view, i)
   if (i === null || !spans[i]) {
     readout.replaceChildren(make("p", "Point at a token, or reach it with the arrow keys.", "quiet"))
@@ -171,7 +171,7 @@ function show(view) {
     view.said.textContent = `${token}, ${losses.join(", ")}${change} nats`
   }
   if (data.looks) readout.append(...looked(data, i))
-  if (i === view.locked) readout.append(make("p", "Stays here until you click it again.", "quiet"))
+  if (i === view.locked) readout.append(make("p", "Locked. Click the token again to release it.", "quiet"))
   else if (view.locked !== null) readout.append(make("p", "Another token is locked.", "quiet"))
   else if (chosen !== null) readout.append(make("p", "Click it to lock it.", "quiet"))
 }
@@ -224,7 +224,7 @@ function looked(data, i) {
   if (!at[i].length) return []
   const box = make("div", "", "looks")
   box.append(make("div", `To predict it, ${heads} looks from ${from} at`, "quiet"))
-  box.append(row(0, make("span", "token, its number", "piece"), make("span", "attention"), make("span", "adds to its logit")))
+  box.append(row(0, make("span", "token, its number"), make("span", "attention"), make("span", "adds to its logit")))
   for (const [source, share, raises, piece] of at[i].filter(([, share], k) => !k || share >= LEAST_LISTED).slice(0, N_LOOKS)) {
     const name = make("span", source < 0 ? "⟨beginning⟩" : visible(piece), "piece")
     if (source >= 0) name.append(make("span", ` ${(source + 1).toLocaleString("en")}`, "quiet"))

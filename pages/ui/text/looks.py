@@ -37,9 +37,9 @@ def choose_heads(where: DeltaGenerator, target: Target, known: InductionScores |
     listed = [] if scores is None else [name for name, _ in best_heads(scores, N_LISTED)]
     usual = listed[0] if listed else "…"
     hold(HEADS)
-    head_at, button_at = where.columns([5, 6], gap="small", vertical_alignment="bottom")
+    head_at, button_at = where.columns([5.6, 6], gap="small", vertical_alignment="bottom")
     typed = head_at.selectbox(
-        "Head",
+        "Head, by induction",
         with_own(listed, HEADS),
         key=HEADS,
         help=HELP,

@@ -21,9 +21,7 @@ FEWEST_REPEATS = 8  # tokens
 MAIN_SHARE, MAIN_FACTOR = 0.5, 2.0  # repetitions are named if they hold this of the rise, and rise by this factor more
 HARDLY, MANY = 1.05, 10  # times: nearly alike; from here on without decimals
 LIKELY_HELP = "“times” is the ratio of the two."
-REPEATS_HELP = (
-    " A repetition has followed the token before it earlier in the text. Repetitions account for {} of the rise."
-)
+REPEATS_HELP = " Repetitions, tokens that came after the same token earlier in the text, account for {} of the rise."
 
 
 def token_frame(full: TokenLosses, pruned: TokenLosses | None) -> pd.DataFrame:
@@ -146,14 +144,14 @@ def losses_finding(full: TokenLosses, pruned: TokenLosses | None, without: str) 
     if number(mean) == number(other):
         return f"**{words}the mean loss stays at {number(mean)} nats a token**", help
     factor = np.exp(abs(other - mean))
-    share = _share_of_repeats(full, pruned) if other > mean else None
+    from_to = f"mean loss {number(mean)} to {number(other)} nats"
     if factor < HARDLY:
-        words += "hardly anything changes: "
-    elif share is not None:
+        return f"**{words}hardly anything changes** ({from_to})", help
+    share = _share_of_repeats(full, pruned) if other > mean else None
+    if share is not None:
         words += "mainly repetitions get harder: "
         help += REPEATS_HELP.format(whole_percent(share))
     times = f"{_factor(factor)} times {'less' if other > mean else 'more'} likely"
-    from_to = f"mean loss {number(mean)} to {number(other)} nats"
     return f"**{words}the right token is {times}** ({from_to})", help
 
 
