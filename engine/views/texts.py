@@ -229,7 +229,7 @@ def token_lens_view(found: "Mapping[str, LogitLens]", token: int) -> View:
             words.append(f"in the {name} it is the likeliest {since}")
     piece = plain(visible(any_lens.pieces[token + any_lens.first_text]))
     columns = {
-        "layers": Column("After layers"),
+        "layers": Column("After layer"),
         "model": Column("Model"),
         "p": Column("Probability of the token", ".1%"),
         "rank": Column("Its rank", ",d"),

@@ -136,8 +136,9 @@ def _lines(view: View) -> list[list[Part]]:
     return lines
 
 
-def draw_part(part: Part, key: str, finding: str, sheet: Sheet) -> None:
-    """Draws a part's chart with its table folded under it, or its table alone, and adds both to the sheet."""
+def draw_part(part: Part, key: str, finding: str, sheet: Sheet, has_table: bool = True) -> None:
+    """Draws a part's chart with its table folded under it unless that is left out, or its table alone, and adds both to
+    the sheet."""
     picture = sheet.add_part(part)
     st.markdown(f"**{plain(part.title)}**")
     if picture is None:
@@ -146,7 +147,8 @@ def draw_part(part: Part, key: str, finding: str, sheet: Sheet) -> None:
     draw_chart(picture, f"chart {key}", f"{part.title}. {part.caption or finding}")
     if part.caption:
         st.caption(part.caption)
-    folded("Table", f"table {key}", partial(draw_table_of, part))
+    if has_table:
+        folded("Table", f"table {key}", partial(draw_table_of, part))
 
 
 def draw_table_of(part: Part) -> None:

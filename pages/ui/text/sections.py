@@ -150,7 +150,7 @@ def _draw_lens(token: int | None, found: Lenses, sheet: Sheet) -> None:
     view = token_lens_view(found, at)
     sheet.says.append(view.finding)
     st.markdown(view.finding, help=LENS_HELP)
-    draw_part(view.parts[0], "text lens", view.finding, sheet)
+    draw_part(view.parts[0], "text lens", view.finding, sheet, has_table=False)
 
 
 def draw_tokens(frame: pd.DataFrame, full: TokenLosses) -> None:
