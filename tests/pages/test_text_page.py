@@ -525,6 +525,7 @@ def test_the_table_has_the_change_and_the_word_of_each_token():
     a = losses("a b\nc d", [1, 3, 4, 5, 7], [np.nan, 5, 5, 5, 5])
     assert tables.words_of(a) == ["a", "b", "", "c", "d"]
     assert tables.words_of(losses("  Quill, \n", [1, 5, 7, 8, 9], [0] * 5)) == ["", "Quill,", "Quill,", "Quill,", ""]
+    assert tables.words_of(losses("ab" * 100_000, [2, 200_000], [0] * 2)) == ["", ""], "not all of it for each token"
     table = tables.token_frame(a, replace(a, loss_nats=np.array([np.nan, 4, 8, 5, 6], np.float32)))
     assert table["token"].tolist() == ["a", "␣b", "↵", "c", "␣d"]
     assert table["change_nats"].tolist()[1:] == [-1, 3, 0, 1]

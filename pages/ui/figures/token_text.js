@@ -101,7 +101,7 @@ function drawLegend({ legend, data }) {
   }
   legend.replaceChildren(
     ...scales[view],
-    make("span", note, "note"),
+    make("span", note),
   )
 }
 

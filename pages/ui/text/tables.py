@@ -18,6 +18,7 @@ from pages.ui.page.tables import number, percent, visible, whole_percent
 
 ALIKE_NATS = 0.1  # a probability that is 10% larger or smaller
 FEWEST_REPEATS = 8  # tokens
+MOST_WORD = 30  # characters
 MAIN_SHARE, MAIN_FACTOR = 0.5, 2.0  # repetitions are named if they hold this of the rise, and rise by this factor more
 HARDLY, MANY = 1.05, 10  # times: nearly alike; from here on without decimals
 LIKELY_HELP = "“times” is the ratio of the two."
@@ -38,11 +39,11 @@ def token_frame(full: TokenLosses, pruned: TokenLosses | None) -> pd.DataFrame:
 
 
 def words_of(full: TokenLosses) -> list[str]:
-    """Returns the word that each token is in, or begins; "" for blanks."""
+    """Returns the word that each token is in, or begins; "" for blanks, and if it is long, as a text without blanks."""
     spans = [match.span() for match in re.finditer(r"\S+", full.text)]
     begins, ends = np.array([*spans, (len(full.text), len(full.text) + 1)]).T
     first = np.searchsorted(ends, np.concatenate([[0], full.ends[:-1]]), side="right")
-    is_in = begins[first] < full.ends
+    is_in = (begins[first] < full.ends) & (ends[first] - begins[first] <= MOST_WORD)
     return [full.text[begins[k] : ends[k]] if is_one else "" for k, is_one in zip(first, is_in, strict=True)]
 
 

@@ -82,11 +82,16 @@ class TextView:
         """Returns the text that both models have read, with the locked token or the one that is shown first."""
         full, pruned, locked = self.first.full, self.first.pruned, int(self.asked[0] or 0) - 1
         assert full is not None and self.side is not None
-        is_locked = 0 <= locked < len(full)
-        _, data = self.component(full, pruned)
+        is_locked, data = 0 <= locked < len(full), self.whole[1]
         at = first_shown(data)
         token = locked if is_locked else None if at is None else data["start"] + at
         return Read(self.x, self.side, full, pruned, token, is_locked)
+
+    @cached_property
+    def whole(self) -> tuple[str, dict[str, Any]]:
+        """Returns what `component` gives of what both models had read when the page ran."""
+        assert self.first.full is not None
+        return self.component(self.first.full, self.first.pruned)
 
     def component(self, full: TokenLosses, pruned: TokenLosses | None) -> tuple[str, dict[str, Any]]:
         """Returns what shades the text, and the data of its component."""
@@ -119,8 +124,8 @@ class TextView:
             says += f" so far, {read_by_all:,} of {full.n_total:,} tokens"
         names = "" if is_one_model or read.of is None else f" A: {x.full.name} · B: {read.of.name}"
         st.markdown(says + names, help=help)
-        view, data = self.component(full, pruned)
-        data["written"] = written(self.chosen) if self.is_whole else None
+        view, data = self.whole if self.is_whole else self.component(full, pruned)
+        data = {**data, "written": written(self.chosen) if self.is_whole else None}
         turns = partial(turn, x.whole.target, x.heads) if x.heads else None
         words = WORDS if is_one_model else TWO_MODELS
         note = read.note or self._note(read.of, without)
