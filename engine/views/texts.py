@@ -39,6 +39,7 @@ IN_CONTEXT = {
 }
 SIDES = {"full": "loss_full_nats", "masked": "loss_masked_nats"}
 SERIES = {"full": "full model", "masked": "pruned model"}
+ROLES = {"full": SERIES["full"], "now": SERIES["masked"]}  # orange: in a text blue is better when pruned
 
 
 def losses_view(
@@ -115,8 +116,7 @@ def by_index_part(losses: Mapping[str, Sequence[np.ndarray]], has_gain: bool) ->
         **(interval(".3f") if band else {}),
         "model": Column("Model"),
     }
-    roles = {"full": SERIES["full"], "pruned": SERIES["masked"]}
-    draw = partial(kit.curves, x="index", y="mean", by="model", log=True, roles=roles, **band)
+    draw = partial(kit.curves, x="index", y="mean", by="model", log=True, roles=ROLES, **band)
     caption = GAIN_IS if has_gain else ""
     return Part(BY_INDEX, points, columns, draw, caption)
 
@@ -236,8 +236,7 @@ def token_lens_view(found: "Mapping[str, LogitLens]", token: int) -> View:
         "guess": Column("Likeliest token"),
         "guess_p": Column("Its probability", ".1%"),
     }
-    roles = {"full": SERIES["full"], "pruned": SERIES["masked"]}
-    draw = partial(kit.curves, x="layers", y="p", by="model", roles=roles, share=True)
+    draw = partial(kit.curves, x="layers", y="p", by="model", roles=ROLES, share=True)
     part = Part("Probability of the token after each layer", rows, columns, draw)
     return View(f"**“{piece}”**: {'; '.join(words)}.", [part])
 

@@ -104,7 +104,7 @@ RETAINED = capacity_view(InductionScores(MATCHING, {}, {}), {"piqa": np.eye(2)},
 DRAWN = {
     "Prune": (prune.accuracy_curve(NONE, NONE, 0.9, 0.25, "Heads"), {
         "measured": "pruned", "full model": "full", "chance": "chance", "estimate": "estimate", "now": "now"}),
-    "Text": (INDEXED.picture(), {"full model": "full", "pruned model": "pruned"}),
+    "Text": (INDEXED.picture(), {"full model": "full", "pruned model": "now"}),
     "Study": (kit.curves(CURVES, "level", "acc", "curve", roles={"pruned": "mean", "random": "random"}), {
         "mean": "pruned", "random": "random"}),
     "Heads": (RETAINED.picture(), {RANDOM: "random"}),
