@@ -17,7 +17,8 @@ require_frame("pages/heads.py")
 TABS = {"task": "This task", "across": "Across tasks"}
 
 asks, since_s = study(), time.monotonic()
-badge_at = draw_level(asks)
+level_at, badge_at = st.columns([8, 5], gap="medium", vertical_alignment="center")
+draw_level(asks, level_at)
 tab_at, color_at = st.columns([3, 10], vertical_alignment="center")
 wait = partial(wait_for_model, asks, prunes=True)
 if one_of(tab_at, "Part of the screen", TABS, "heads_tab", None, label_visibility="collapsed") == "across":

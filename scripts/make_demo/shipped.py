@@ -30,7 +30,7 @@ KERNELS = (
     "bf16=fp32,int8=fp32,gradient=fp32,attention=fp32,fp32=own",
 )
 STORY = {"prune_story": "Remove induction heads"}
-MEASURED = {"Continue", "Attention"}  # what Text measures on each machine, in a moment
+MEASURED = {"Continuation", "Attention"}  # what Text measures on each machine, in a moment
 VIEWS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # by name: the screen, and its address
     **{name: (name, {}) for name in ("prune", "heads")},
     "story": ("prune", STORY),

@@ -71,7 +71,7 @@ def test_the_page_of_a_text_says_how_both_models_write_on(sheet_of):
     assert "Full model: “" in page and "Pruned model: “" in page and "1 of 8 heads" in page
     assert set(screen.sheet.pictures) == {"Text"}
     said = screen.sheet.table("Continuation").decode()
-    assert said.count("full,") == said.count("masked,") == 24
+    assert said.count("full,") == said.count("masked,") == 20
     assert set(screen.sheet.tables) == {"Losses by token", "Attention", "Continuation"}
 
 

@@ -46,7 +46,7 @@ def test_one_slider_is_drawn_and_the_badge_says_what_all_of_them_prune(open_app)
 
 def test_what_is_pruned_by_name_is_counted_next_to_the_slider_and_restored_by_one_click(open_app):
     at = open_app(order="random", mask="L0H1-2", heads="25")
-    assert sent(at, "heads")["more"] == "+ 2 heads"
+    assert sent(at, "heads")["more"] == "2 heads by name"
     button(at, "Restore").click()
     settled(at)
     assert (at.session_state["mask"], level(at, "heads")) == ("", 0)

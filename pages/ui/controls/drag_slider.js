@@ -8,10 +8,11 @@ const LOST_MS = 1500 // after this, a rest that was not noticed is reported if n
 export default function (mount) {
   const { data } = mount, view = viewOf(mount, begin), { part } = view
   part("label").textContent = data.label
+  part(".more").textContent = data.more
   part(".tip").textContent = data.help
   part(".help").ariaLabel = `About: ${data.label}`
-  part(".note").hidden = data.texts === null
-  part(".level").classList.toggle("large", data.large)
+  part(".note").hidden = !data.live
+  part(".level").classList.toggle("large", data.live)
   const isHeard = view.number === data.seen
   if (!view.down && !view.moving && isHeard) set(view, data.value)
   show(view)
@@ -93,15 +94,16 @@ function set(view, value) {
 }
 
 function show(view) {
-  const { part, input, data } = view, text = data.texts?.[input.value] ?? ""
+  const { part, input, data } = view, text = data.texts[input.value] ?? ""
   markBehind(view, +input.value !== (data.hand ?? data.value))
   nameHand(text)
-  const level = `${input.value}%${data.more && ` ${data.more}`}`
+  const percent = !data.more ? `${input.value}%` : +input.value ? `${input.value}% more` : ""
+  const level = data.live || !text ? percent : `${percent} ${text}`
   part("output").textContent = level
-  part("output").classList.toggle("wide", data.more !== "")
+  part("output").classList.toggle("wide", level !== `${input.value}%`)
   part(".note").textContent = text
   part(".track").style.setProperty("--at", input.value / 100)
-  input.ariaValueText = level + (text && `, ${text}`)
+  input.ariaValueText = level + (data.live && text ? `, ${text}` : "")
 }
 
 // The share that the text of a level states stands for the figure, while that is of another level (streamlit_internals.css).

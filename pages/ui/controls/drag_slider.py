@@ -19,7 +19,10 @@ from pages.ui.page.widget_writes import write
 
 HTML = """
 <div class="level">
-  <div class="words"><label for="range"></label><button class="help quiet" type="button" tabindex="-1">?</button></div>
+  <div class="words">
+    <label for="range"></label><button class="help quiet" type="button" tabindex="-1">?</button>
+    <span class="more"></span>
+  </div>
   <div class="tip framed" id="tip" role="tooltip"></div>
   <div class="track">
     <output for="range"></output>
@@ -60,15 +63,12 @@ def level_field(where: DeltaGenerator, key: str, label: str) -> int:
     return int(number_field(where, label, (0, 100), key, value=0, step=STEP))
 
 
-def draw_slider(
-    field: Field, help: str, live: bool = False, texts: Mapping[int, str] | None = None, more: str = ""
-) -> None:
-    """Draws the slider of a field; `more` stands next to the level: what a mask changes, such as
-    "+ 4 heads".
+def draw_slider(field: Field, help: str, texts: Mapping[int, str], more: str = "", live: bool = False) -> None:
+    """Draws the slider of a field. `texts` describe each level, at once and without a run; `more` stands next to the
+    label: what a mask changes, such as "4 heads".
 
-    `live`: the page runs while the slider moves, and `hand` returns its position; such a slider is the page's main
-    control, and drawn larger. `texts` describe each level, at once
-    and without a run; None leaves no room for them.
+    `live`: the page runs while the slider moves, and `hand` returns its position. Such a slider is the page's main
+    control: it is drawn larger, with the texts below it and not next to the level.
     """
     seen = st.session_state.get(f"{field.key} seen", 0)
     data = {
@@ -78,12 +78,11 @@ def draw_slider(
         "step": STEP,
         "live": live,
         "seen": seen,
+        "more": more,
     }
-    data["more"] = more
-    data["large"] = live
     now = hand(field.key)
     data["hand"] = now.permille // 10 if now.moving else None  # the last reported position, until the release
-    data["texts"] = None if texts is None else {str(percent): text for percent, text in texts.items()}
+    data["texts"] = {str(percent): text for percent, text in texts.items()}
     with field.place:
         _COMPONENT(key=f"{field.key} drag", data=data, on_hand_change=lambda: None)
 

@@ -160,6 +160,13 @@ def known_config(spec: LoadSpec) -> ModelConfig | None:
     return None if found is None or found.value is None else found.value.model_config
 
 
+def config_soon(spec: LoadSpec) -> ModelConfig | None:
+    """Returns the same, and waits a moment for a model on this computer."""
+    if not is_away(spec.model) and unconverted(spec.model, store()) is None:
+        identity_of(spec).value()
+    return known_config(spec)
+
+
 def draw_facts(where: DeltaGenerator, spec: LoadSpec, config: ModelConfig) -> None:
     """Draws what a model takes here: its size, and on hover memory; where its layers lie if that is several places;
     and which snapshot of a training run it is."""

@@ -1,31 +1,34 @@
 """The bar of the study, the same on all screens that measure: what is asked of which model, and what is pruned."""
 
 import os
+from contextlib import suppress
 from typing import Any
 
 import streamlit as st
 
+from engine.errors import HeadroomError
 from engine.importance.criteria import CRITERIA
 from engine.importance.layers import LAYERS_BY
 from engine.importance.orders import OF_ONE_TASK, Axis
+from engine.importance.rankings import n_pruned
 from engine.importance.rules import RULES
 from engine.models.loading import PRECISIONS
-from engine.models.masks import KEEP, Mask
+from engine.models.masks import KEEP, Mask, parse_edits
 from engine.questions.rendering import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.shapes import ModelShape
 from pages.ui.controls.controls import one_listed, one_of
 from pages.ui.controls.drag_slider import Field, draw_slider, level_field
 from pages.ui.controls.first_views import suited
-from pages.ui.controls.model import choose_models, draw_facts, known_config
+from pages.ui.controls.model import choose_models, config_soon, draw_facts, known_config
 from pages.ui.controls.study import BOS, STUDY, Study, apply_settings, drawn_axis, restore
 from pages.ui.controls.task import MENU, choose_task, draw_own_questions, take_fewer_examples
 from pages.ui.page.address import MOST, current_value, flag, number_field, put_right
-from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVEL_HELP, LEVELS, ORDER, SHOT_COUNTS, SHOTS
+from pages.ui.page.defaults import LABELS, LABELS_HELP, LEVEL_HELP, LEVEL_NOUNS, LEVELS, ORDER, SHOT_COUNTS, SHOTS
 from pages.ui.page.runtime import errors_shown, show_models
 from pages.ui.page.screens import Bar
 from pages.ui.page.streamlit_internals import DeltaGenerator
-from pages.ui.page.tables import mask_counts, plain
+from pages.ui.page.tables import mask_counts, plain, pruned_counts
 from pages.ui.page.widget_writes import hold
 from pages.ui.page.work import FETCH_TASKS
 
@@ -66,10 +69,11 @@ LAYERS_HELP = (
     "`greedy`: the same measured again on the remaining layers each time (a pass for each of them). "
     "`last-first`: the deepest. `random`: seeded, the baseline of every other."
 )
+BOXES = "bar boxes"  # in the session: where the bar's boxes are drawn
 MOST_IN_SHORT = 16  # characters of a mask next to a level, and in the badge
 MANY = "others"
 PRUNED_HELP = "On all screens: {}"
-RESTORE_HELP = "Restores all of it: levels at 0, nothing named."
+RESTORE_HELP = "Prunes nothing any more: levels at 0, nothing named."
 
 
 def draw_bar(seen: Bar) -> None:
@@ -81,9 +85,9 @@ def draw_bar(seen: Bar) -> None:
     row = st.container(key="study_bar", **ROW) if seen else hidden
     boxes, menu = row.container(**ROW), _menu(row).container(horizontal=True)
     model_at = menu.container(width=SIDE)
-    boxes_at, mask_at = (boxes, model_at) if seen in ("study", "pruning") else (hidden, hidden)
+    mask_at = model_at if seen in ("study", "pruning") else hidden
     task_at, menu_at = (boxes, menu.container(width=SIDE)) if seen == "study" else (hidden, hidden)
-    axis_at, more_at = (model_at.container(), hidden) if seen == "pruning" else (boxes_at, model_at)
+    axis_at, more_at = (model_at.container(), hidden) if seen == "pruning" else (task_at, model_at)
     layers_at = mask_at if drawn_axis() == "layers" else hidden
     named: dict[str, str] = {each: each for each in PRECISIONS}
     precision = one_of(model_at, "Precision", named, "precision", PRECISION_HELP, default="int8", width="stretch")
@@ -106,12 +110,13 @@ def draw_bar(seen: Bar) -> None:
     task = _choose_task(task_at, menu_at, spec.is_demo, data_dir)
     axis = one_of(axis_at, "What to prune", AXIS_NAMES, "axis", None, width="content")
     first = OF_ONE_TASK.index(ORDER) if spec.is_demo else None
-    help = describe_order(current_value("order") or ORDER)
-    ranking = one_listed(boxes_at, "Pruning order", OF_ONE_TASK, "order", index=first, placeholder="…", help=help)
+    help = f"{describe_order(current_value('order') or ORDER)} Choose another one for its description."
+    ranking = one_listed(axis_at, "Pruning order", OF_ONE_TASK, "order", index=first, placeholder="…", help=help)
     limit = number_field(menu_at, "Questions", (1, MOST), "limit", value=100, step=50, help=LIMIT_HELP)
     is_chat = not spec.is_demo and _switch(mask_at, "Prompts as chats", "chat", CHAT_HELP)
     levels = {each: level_field(hidden, each, label) for each, label in LEVELS.items()}
     of = {"ranking": ranking or "", "layers_by": layers_by, "typed": typed, "is_chat": is_chat}
+    st.session_state[BOXES] = boxes
     st.session_state[STUDY] = Study(spec, second, bos, data_dir, task, int(limit), axis, **levels, **of)
 
 
@@ -150,13 +155,29 @@ def _choose_task(boxes: DeltaGenerator, menu: DeltaGenerator, is_demo: bool, dat
     return TaskSpec(name, int(shots), same_examples=bool(same and shots), labels=labels)
 
 
-def draw_level(of: Study) -> DeltaGenerator:
-    """Draws the slider below the row of controls; returns the place of the badge next to it."""
-    with st.container(key="study_level"):
-        level_at, badge_at = st.columns([8, 5], gap="medium", vertical_alignment="center")
-    level = Field(of.axis, LEVELS[of.axis], of.percent(of.axis), level_at)
-    draw_slider(level, LEVEL_HELP[of.axis], more=beside_level(of.typed))
-    return badge_at
+def bar_boxes() -> DeltaGenerator:
+    """Returns where the bar's boxes are drawn, for those of a screen behind them."""
+    return st.session_state[BOXES]
+
+
+def draw_level(of: Study, where: DeltaGenerator) -> None:
+    """Draws the slider."""
+    config, named, texts = config_soon(of.spec), "", dict[int, str]()
+    if config is not None:
+        with suppress(HeadroomError):  # which is shown where the mask is used
+            named = pruned_counts(parse_edits(of.typed, config.shape).alone)
+        texts = _level_texts(of, config.shape)
+    level = Field(of.axis, LEVELS[of.axis], of.percent(of.axis), where)
+    order = "" if of.axis == "layers" else describe_order(of.ranking or ORDER).replace("`", "")
+    help = f"{LEVEL_HELP[of.axis]} {order}".strip()
+    draw_slider(level, help, texts, beside_level(of.typed, named))
+
+
+def _level_texts(of: Study, shape: ModelShape) -> dict[int, str]:
+    """Returns {percent: by what order a level prunes how much}, such as "by gradient: 4 of 48 heads"."""
+    n = shape.n_heads_total if of.axis == "heads" else shape.n_layers
+    by = f"by {of.layers_by if of.axis == 'layers' else of.ranking or ORDER}"
+    return {each: f"{by}: {n_pruned(10 * each, n)} of {n:,} {LEVEL_NOUNS[of.axis]}" for each in range(1, 101)}
 
 
 def draw_pruned(where: DeltaGenerator, shape: ModelShape, mask: Mask | None) -> None:
@@ -171,24 +192,27 @@ def draw_pruned(where: DeltaGenerator, shape: ModelShape, mask: Mask | None) -> 
             icon=":material/content_cut:",
             color="orange",
         )
-        st.button(
-            "Restore", key="restore", on_click=restore, icon=":material/undo:", type="tertiary", help=RESTORE_HELP
-        )
+        draw_restore(st.container(width="content"))
 
 
-def beside_level(typed: str, named: str = "") -> str:
-    """Returns what a mask in text form changes, for next to a slider's level: "+ 4 heads, L0H0 kept". `named` counts
-    what it prunes, "" if that is not known."""
+def draw_restore(where: DeltaGenerator, **kwargs: Any) -> None:
+    """Draws the button that restores what is pruned."""
+    kwargs = {"type": "tertiary", "help": RESTORE_HELP, **kwargs}
+    where.button("Restore", key="restore", on_click=restore, icon=":material/undo:", **kwargs)
+
+
+def beside_level(typed: str, named: str) -> str:
+    """Returns what a mask in text form changes, for next to a slider's label: "4 heads by name, L0H0 kept". `named`
+    counts what it prunes, "" if that is not known."""
     pruned, _, kept = " ".join(typed.replace(",", " ").split()).partition(KEEP)
     pruned, kept = (MANY if len(names) > MOST_IN_SHORT else names.strip() for names in (pruned, kept))
-    return ", ".join([f"+ {named or pruned}"] * bool(pruned) + [f"{kept} kept"] * bool(kept))
+    return ", ".join([f"{named or pruned} by name"] * bool(pruned) + [f"{kept} kept"] * bool(kept))
 
 
 def describe_order(name: str) -> str:
     """Returns what a pruning order prunes first or, of a criterion, last."""
-    rule = RULES.get(name, RULES[ORDER])
-    when = "last, as it matters on the task's train split" if name in CRITERIA else "first"
-    return f"`{name}` prunes {when}: {rule.help}. Choose another one for its description."
+    first = "what matters least on the task's train questions. What matters" if name in CRITERIA else "these"
+    return f"The order `{name}` prunes first {first}: {RULES.get(name, RULES[ORDER]).help}."
 
 
 def example_mask(shape: ModelShape) -> str:

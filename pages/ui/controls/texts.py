@@ -25,6 +25,7 @@ KEY, LINKED = "text_text", "text_own"  # query parameters: the name of the text,
 PASTED, LOADED, NAME = (f"{KEY}_{of}" for of in ("pasted", "loaded", "name"))  # controls
 SHOWN = "own_text_shown"  # in the session: how often a text of the user was chosen
 FIRST = "Names that return"  # the text that the screen opens with
+TITLE_PX = 215  # pixels: of the longest title
 MAX_LINKED = 1500  # characters of an unnamed text that the address holds
 PAPER = "The passage of the paper"
 PAPER_BEGINS = "Mr. and Mrs. Dursley, of number four, Privet Drive"
@@ -66,27 +67,24 @@ def choose_text(where: DeltaGenerator) -> Chosen | None:
     _take_linked()
     built_in, names, own = [passage.title for passage in passages(long=True)], kept.names(store()), _own_text()
     options = [*built_in, *names, *([own.name] if own else [])]
-    choice_at, own_at = where.columns([5, 4], vertical_alignment="bottom")
     asked = st.query_params.get(KEY) if KEY not in st.session_state else None
     if asked and asked not in options:
         st.session_state[FAULT] = f"no text named {asked!r} is kept on this computer; choose another or paste it again"
-    first, about = options.index(FIRST), "Built-in passages first, then those you have remembered under a name."
+    first = options.index(FIRST)
     hold(KEY)
-    name = choice_at.selectbox("Text", options, index=first, key=KEY, bind="query-params", help=about)
-    with own_at.popover(
+    name = where.selectbox("Text", options, index=first, key=KEY, bind="query-params", width=TITLE_PX)
+    with where.popover(
         "Your own text",
         key=f"{KEY}_menu_{st.session_state.get(SHOWN, 0)}",
         on_change="rerun",
         icon=":material/edit_note:",
-        width="stretch",
     ):
         _draw_own(str(name), own, names)
     _link(str(name), own)
     if fault := st.session_state.pop(FAULT, None):
-        with where:
-            show_error(fault)
+        show_error(fault)
     if note := st.session_state.pop(NOTE, None):
-        where.caption(plain(note))
+        st.caption(plain(note))
     return find_text(str(name))
 
 

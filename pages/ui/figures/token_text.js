@@ -1,6 +1,6 @@
 // A text set as text, token by token, and how two models write on. Everything from `data` is set as textContent: a text
 // is never interpreted as markup.
-const N_LOOKS = 5, LEAST_LISTED = 0.05, MOST_WORD = 30, SIDES = ["a", "b"]
+const N_LOOKS = 3, MOST_BEFORE = 14, MOST_WORD = 30, SIDES = ["a", "b"]
 
 export default function (mount) {
   const { data } = mount, view = viewOf(mount, begin)
@@ -61,13 +61,6 @@ function setText(view) {
   text.classList.toggle("long", data.pieces.length > 500)
   text.scrollTop = 0
   if (view.spans.length) view.spans[0].tabIndex = 0
-  for (const mark of data.landmarks) {
-    const span = view.spans[mark.first - data.start]
-    if (!span) continue
-    const sup = make("sup", String(mark.mark))
-    sup.ariaHidden = "true"
-    span.lastChild.before(sup)
-  }
 }
 
 // The sides that have read anything: a model alone has no other.
@@ -109,13 +102,11 @@ function drawLandmarks(view) {
   const { data, landmarks } = view
   landmarks.replaceChildren(...data.landmarks.map(mark => {
     const button = make("button", "")
-    button.append(make("b", `${mark.mark}  ${mark.text}`), ` ${mark.about} `, make("span", mark.measured, "quiet"))
+    button.append(make("b", mark.text), ` ${mark.about} `, make("span", mark.measured, "quiet"))
     button.onclick = () => {
       const i = mark.first - data.start
       if (i >= 0 && i < view.spans.length) { move(view, i); lock(view, i, true) }
     }
-    const sup = view.spans[mark.first - data.start]?.querySelector("sup")
-    if (sup) sup.title = button.textContent
     return button
   }))
 }
@@ -150,7 +141,7 @@ function light(view, i) {
 
 function show(view) {
   const { data, spans, readout } = view, { words } = data
-  const chosen = view.over ?? (view.focused ? view.at : view.locked), i = chosen ?? data.first_shown
+  const i = view.over ?? (view.focused ? view.at : view.locked) ?? data.first_shown
   readout.classList.toggle("locked", view.locked !== null)
   spans.forEach((span, j) => span.classList.toggle("shown", j === i))
   paintLooks(view, i)
@@ -161,38 +152,42 @@ function show(view) {
   }
   const token = readable(data, i), number = data.start + i + 1
   const known = sides(data).filter(side => data.loss[side][i] !== null), losses = known.map(side => `${words[side]} ${nats(data.loss[side][i])}`)
-  readout.replaceChildren(make("h4", token), make("p", `${wordAt(data, i)} ${number.toLocaleString("en")} of ${data.n_total.toLocaleString("en")}`, "quiet"))
+  const inWord = wordAt(data, i), of = inWord ? `In “${inWord.word}”, token` : "Token", locked = i === view.locked ? ", locked" : ""
+  const place = `${of} ${number.toLocaleString("en")} of ${data.n_total.toLocaleString("en")}${locked}`
+  readout.replaceChildren(row(make("h4", token), make("span", place, "quiet")))
   if (known.length < sides(data).length) {
     readout.append(make("p", known.length ? `${losses[0]} nats. ${words.b} is not measured yet.` : "No loss: nothing stands before it that it could be predicted from."))
     view.said.textContent = `${token}, no loss`
   } else {
-    readout.append(numbers(data, i, known), likely(data, i, known))
+    readout.append(numbers(data, i, known, inWord), likely(data, i, known))
     const change = known.length > 1 ? `, ${words.change} ${nats(data.loss.b[i] - data.loss.a[i], true)}` : ""
     view.said.textContent = `${token}, ${losses.join(", ")}${change} nats`
   }
   if (data.looks) readout.append(...looked(data, i))
-  if (i === view.locked) readout.append(make("p", "Locked. Click the token again to release it.", "quiet"))
-  else if (view.locked !== null) readout.append(make("p", "Another token is locked.", "quiet"))
-  else if (chosen !== null) readout.append(make("p", "Click it to lock it.", "quiet"))
 }
 
 const readable = (data, i) => data.pieces[i] === "" ? "(more of the character before)" : visible(data.pieces[i])
 
-// Of which word a token is a part.
+// The word that a token is a part of, without the punctuation around it, and its tokens; null if it is all of it.
 function wordAt({ pieces }, i) {
-  const begins = j => j === 0 || j === pieces.length || /^\s/.test(pieces[j])
+  const begins = j => j === 0 || j === pieces.length || /^\s/.test(pieces[j]), isMark = j => !/[\p{L}\p{N}]/u.test(pieces[j])
   let from = i, to = i + 1
   while (!begins(from)) from--
   while (!begins(to)) to++
+  while (from < i && isMark(from)) from++
+  while (to > i + 1 && isMark(to - 1)) to--
   const word = tame(pieces.slice(from, to).join("").trim())
-  return to - from > 1 && word.length <= MOST_WORD ? `In “${word}”, token` : "Token"
+  return to - from > 1 && word.length <= MOST_WORD ? { word, from, to } : null
 }
 
-function numbers(data, i, known) {
-  const table = document.createElement("table"), both = known.length > 1
-  const rows = [["", ...known.map(side => data.words[side]), ...(both ? [data.words.change] : [])],
-                ["Probability", ...known.map(side => percent(Math.exp(-data.loss[side][i]))), ...(both ? [""] : [])],
-                ["Loss, nats", ...known.map(side => nats(data.loss[side][i])), ...(both ? [nats(data.loss.b[i] - data.loss.a[i], true)] : [])]]
+function numbers(data, i, known, inWord) {
+  const table = document.createElement("table"), lossOf = (from, to) => known.map(side => data.loss[side].slice(from, to).reduce((sum, loss) => sum + loss, 0))
+  const filled = (words, [a, b], each, ofBoth) => [words, each(a), ...(b === undefined ? [] : [each(b), ofBoth(b - a)])]
+  const one = lossOf(i, i + 1), p = loss => percent(Math.exp(-loss))
+  const rows = [filled("Probability", known, side => data.words[side], () => data.words.change),
+                filled("of the token", one, p, times),
+                ...(inWord ? [filled("of the word", lossOf(inWord.from, inWord.to), p, times)] : []),
+                filled("Loss, nats", one, nats, change => nats(change, true))]
   rows.forEach((cells, r) => {
     const row = (r ? table.tBodies[0] ?? table.createTBody() : table.createTHead()).insertRow()
     cells.forEach((cell, c) => row.append(make(r && c ? "td" : "th", cell)))
@@ -208,7 +203,7 @@ function likely(data, i, known) {
     columns.push(column)
     data.likely[side][i].forEach((token, k) => {
       const p = data.p[side][i][k], piece = make("span", visible(data.strings[token] ?? ""), "piece")
-      const line = row(p, piece, make("span", percent(p)))
+      const line = row(piece, make("span", percent(p)))
       line.classList.toggle("right", token === data.ids[i])
       column.append(line)
     })
@@ -224,16 +219,31 @@ function looked(data, i) {
   if (!at[i].length) return []
   const box = make("div", "", "looks")
   box.append(make("div", `To predict it, ${heads} looks from ${from} at`, "quiet"))
-  box.append(row(0, make("span", "token, its number"), make("span", "attention"), make("span", "adds to its logit")))
-  for (const [source, share, raises, piece] of at[i].filter(([, share], k) => !k || share >= LEAST_LISTED).slice(0, N_LOOKS)) {
-    const name = make("span", source < 0 ? "⟨beginning⟩" : visible(piece), "piece")
-    if (source >= 0) name.append(make("span", ` ${(source + 1).toLocaleString("en")}`, "quiet"))
-    box.append(row(share, name, make("span", percent(share)), make("span", `${nats(raises, true)} nats`)))
+  box.append(row(make("span", "earlier token"), make("span", "attention"), make("span", "adds to its logit")))
+  for (const [source, share, raises, piece] of at[i].slice(0, N_LOOKS)) {
+    const name = make("span", "")
+    name.append(make("span", wordsBefore(data, source - data.start), "quiet"), make("span", source < 0 ? "⟨beginning⟩" : visible(piece), "piece"))
+    const line = row(name, make("span", percent(share)), make("span", `${nats(raises, true)} nats`))
+    line.classList.toggle("right", piece === data.pieces[i])
+    box.append(line)
   }
   return [box]
 }
 
-const percent = p => p < 0.001 ? "< 0.1%" : `${(100 * p).toFixed(1)}%`
+// Of the change of a loss, how many times less or more likely the token is.
+function times(change) {
+  const factor = Math.exp(Math.abs(change)), round = { maximumSignificantDigits: 3 }
+  const n = factor < 10 ? factor.toFixed(1) : factor < 1e6 ? factor.toLocaleString("en", round) : "> 10⁶"
+  return n === "1.0" ? "alike" : `${n} times ${change > 0 ? "less" : "more"}`
+}
+
+// The last two words before a token, or one if they are long.
+function wordsBefore({ pieces }, i) {
+  const [two, last] = pieces.slice(Math.max(0, i - MOST_BEFORE), Math.max(0, i)).join("").match(/\S*\s*(\S*)$/)
+  return tame((two.length > MOST_BEFORE ? last : two).replaceAll(/\s+/g, " ").slice(-MOST_BEFORE))
+}
+
+const percent = p => p < 1e-6 ? "< 0.0001%" : `${p < 0.001 ? Number((100 * p).toPrecision(1)) : (100 * p).toFixed(1)}%`
 
 // How the models write on: the token at which they part is marked.
 function drawWritten({ data, part }) {
@@ -242,16 +252,16 @@ function drawWritten({ data, part }) {
   if (!data.written) return
   const { after, sides } = data.written, ids = sides.map(side => side.ids)
   const parts = ids.length > 1 ? ids[0].findIndex((id, k) => id !== ids[1][k]) : -1
-  const heading = make("h4", "Continue")
-  heading.append(make("span", ` after “… ${after}”. Click a token to continue there.`, "quiet"))
-  box.replaceChildren(heading, ...sides.flatMap(({ who, pieces, p, note }) => {
+  const heading = make("h4", "Continuation")
+  heading.append(make("span", ` after “… ${after}”`, "quiet"))
+  box.replaceChildren(heading, ...sides.map(({ who, pieces, p, note }) => {
     const line = make("p", "")
-    line.append(...pieces.flatMap((piece, k) => {
+    line.append(make("span", who, "quiet"), ...pieces.flatMap((piece, k) => {
       const gap = /^ \S/.test(piece) ? 1 : 0, one = make("b", "", k === parts ? "differs" : "")
       appendLines(one, piece.slice(gap))
       one.title = `${visible(piece)} ${percent(p[k])}`
       return [k ? " ".repeat(gap) : "", one]
-    }), make("span", note && ` ${note}`, "quiet"))
-    return [make("div", who, "quiet"), line]
+    }), make("span", note ? ` ${note}` : " …", "quiet"))
+    return line
   }))
 }

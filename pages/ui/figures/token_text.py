@@ -1,5 +1,5 @@
 """The component for tokens: a text as text, each token tinted, with a readout next to it and the locked token, and
-below it how two models write on."""
+below that how two models write on."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +25,12 @@ HTML = """
   <div class="columns">
     <div>
       <div class="text" role="group"></div>
-      <div class="written"></div>
       <div class="landmarks"></div>
     </div>
-    <div class="readout"></div>
+    <div class="beside">
+      <div class="readout"></div>
+      <div class="written"></div>
+    </div>
   </div>
   <div class="said unseen" role="status" aria-live="polite"></div>
 </div>
@@ -39,6 +41,7 @@ CHANGE, LOSS, ATTENTION = "change", "loss", "attention"  # what the tint is of
 LOSS_NATS = 10.0  # full color of a loss; guessing among 50,000 tokens costs 10.8
 PART_TOKENS = 1500  # more spans at once make a browser slow
 FIRST, LEAST_GAIN_NATS = 150, 1.0  # tokens of a first screenful; how much better a repetition is predicted
+KNOWN_NATS = np.log(2)  # the most loss of a token that is predicted: with a probability of a half
 MOST_LOOKS, LEAST_LOOK = 24, 0.002  # sources of a token, and the least share of one
 WORDS = {"a": "full", "b": "pruned", "change": "change", "better": "better when pruned", "worse": "worse"}
 
@@ -72,14 +75,14 @@ def token_text(
 
 def first_shown(data: Mapping[str, Any]) -> int | None:
     """Returns the token that is shown while none is chosen, by its place in the data: of the first ones, that of which
-    the loss falls most from the first occurrence of it and the token before it, whatever is pruned; without such a
-    repetition that of the largest change, or loss. None without any."""
+    the loss falls most from the first occurrence of it and the token before it, whatever is pruned, one that is then
+    predicted before others; without such a repetition that of the largest change, or loss. None without any."""
     a, b = (np.array(data["loss"].get(side, data["loss"]["a"])[:FIRST], np.float64) for side in ("a", "b"))
-    before, best, most = dict[tuple[int, int], float](), None, LEAST_GAIN_NATS
+    before, best, most = dict[tuple[int, int], float](), None, (False, LEAST_GAIN_NATS)
     for at, pair in enumerate(pairwise(data["ids"][: len(a)]), 1):
         gain = before.setdefault(pair, a[at]) - a[at]
-        if gain > most:
-            best, most = at, gain
+        if gain > LEAST_GAIN_NATS and (a[at] < KNOWN_NATS, gain) > most:
+            best, most = at, (a[at] < KNOWN_NATS, gain)
     sizes = np.nan_to_num(np.abs(b - a) if "b" in data["loss"] else a)
     return best if best is not None else int(sizes.argmax()) if sizes.any() else None
 

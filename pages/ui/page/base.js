@@ -93,10 +93,9 @@ function appendLines(element, text, signs) {
   text.split("\n").forEach((line, i) => element.append(...(i ? [sign("↵"), "\n"] : []), tame(line, signs)))
 }
 
-// A line of a readout on a bar of its share.
-function row(share, ...parts) {
-  const line = make("div", "", share < 0 ? "row lowered" : "row")
-  line.style.setProperty("--share", `${Math.abs(share) < 0.02 ? 0 : (100 * Math.min(1, Math.abs(share))).toFixed(1)}%`) // a shorter one looks like a comma
+// A line of a readout.
+function row(...parts) {
+  const line = make("div", "", "row")
   line.append(...parts)
   return line
 }

@@ -56,7 +56,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Text",
             "format_ink_highlighter",
             "A text, token by token: which words the pruned model predicts worse, and where the heads look.",
-            "press “Prune the induction heads”, click a name that returns, and scroll to Continue.",
+            "press “Prune the induction heads”, and click a name that returns.",
             bar="pruning",
         ),
         Screen(

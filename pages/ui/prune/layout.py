@@ -117,7 +117,7 @@ def _draw_slider(of: Study, state: PruneState | None, at: DeltaGenerator) -> Non
     if state is not None:
         texts, named = state.texts, tables.named_in_words(state.x)
     field = Field(axis, LEVELS[axis], of.percent(axis), at)
-    draw_slider(field, LEVEL_HELP[axis], True, texts, beside_level(of.typed, named))
+    draw_slider(field, LEVEL_HELP[axis], texts, beside_level(of.typed, named), live=True)
 
 
 def _draw_part(part: PagePart, state: PruneState, at: DeltaGenerator) -> None:

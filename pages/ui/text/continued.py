@@ -1,4 +1,4 @@
-"""Continue: how both models write on, in place of a token or at the end of the text."""
+"""The continuation: how both models write on, in place of a token or at the end of the text."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from pages.ui.text.reading import Read
 
 NAMES = {"full": "Full model", "masked": "Pruned model"}
 SHOWS = "You will see how both models write on."
-WRITTEN, MOST_PROMPT, LAST = 24, 512, 3  # tokens; tokens; words
+WRITTEN, MOST_PROMPT, LAST = 20, 512, 3  # tokens; tokens; words
 
 
 def continued(read: Read) -> Section:
@@ -23,7 +23,7 @@ def continued(read: Read) -> Section:
         **of_model(target), prompt=prompt, tokens=WRITTEN, mask=read.side.mask.text(), chat=read.x.is_chat,
         out="continuation.csv",
     )  # fmt: skip
-    return Section("Continue", request, target, SHOWS, draw=_add)
+    return Section("Continuation", request, target, SHOWS, draw=_add)
 
 
 def written(read: Read) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from engine.heads.induction import InductionScores, best_heads
 from engine.measurement import Measurement
 from engine.models.masks import Mask, parse_heads
 from engine.models.session import Target
+from engine.studies.removal import induction_heads, without
 from engine.texts.passages import text_digest
 from pages.ui.controls.controls import with_own
 from pages.ui.controls.study import restore
@@ -22,43 +23,45 @@ from pages.ui.page.work import Work
 from pages.ui.text.reading import ReadSoFar, TextRun, TextState
 
 HEADS = "text_head"  # query parameter
-N_LISTED = 8
+MARKED = " · induction"  # behind the name of an induction head
 Looks = tuple[Overview, Mapping[Head, HeadView]]
 HELP = (
-    "Its attention colors the text, and is listed next to it. Other heads can be typed: `L1H1`, or `L1H1,L3H5` for the "
-    "mean of their attention and the sum of what they add. Listed: the best induction heads, the default first."
+    "Its attention colors the text, and is listed next to it. First are induction heads, then what matches prefixes "
+    "best. Several can be typed: `L1H1,L3H5` shows the mean of their attention and the sum of what they add."
 )
 
 
 def choose_heads(where: DeltaGenerator, target: Target, known: InductionScores | None) -> list[Head]:
-    """Draws the choice of heads; returns them, of themselves the best induction head. Empty while that is not known.
-    UsageError if the text names no heads of this model."""
-    scores = None if known is None else known.mean["prefix_matching"]
-    listed = [] if scores is None else [name for name, _ in best_heads(scores, N_LISTED)]
-    usual = listed[0] if listed else "…"
+    """Draws the button that prunes the induction heads, the choice of heads, and the button that prunes these; returns
+    them, of themselves the best induction head. Empty while that is not known. UsageError if the text names no heads of
+    this model."""
+    found = () if known is None else induction_heads(known)
+    _prune_button(where, "Prune the induction heads", without(target.shape, found).text(), "text_prune_induction")
+    best = [] if known is None else best_heads(known.mean["prefix_matching"], target.shape.n_heads_total)
+    marked = [target.shape.head_names[flat] + MARKED for flat in found]
+    listed = marked + [name for name, _ in best if name + MARKED not in marked]
+    first = listed[0] if listed else ""
     hold(HEADS)
-    head_at, button_at = where.columns([5.6, 6], gap="small", vertical_alignment="bottom")
-    typed = head_at.selectbox(
-        "Head, by induction",
+    typed = where.selectbox(
+        "Head",
         with_own(listed, HEADS),
         key=HEADS,
         help=HELP,
         index=None,
-        placeholder=usual,
+        placeholder=first or "…",
         accept_new_options=True,
         bind="query-params",
+        width=160,
     )
-    heads = parse_heads(str(typed or "").strip() or ",".join(listed[:1]), target.shape)
-    button_at.button(
-        f"Prune only {names_of(heads)[0]}" if len(heads) == 1 else "Prune only these",
-        disabled=not heads,
-        on_click=restore,
-        args=(" ".join(names_of(heads)),),
-        key="text_prune",
-        icon=":material/content_cut:",
-        width="stretch",
-    )
+    heads = parse_heads((str(typed or "").strip() or first).removesuffix(MARKED), target.shape)
+    label = "Prune only these" if len(heads) > 1 else "Prune only this one"
+    _prune_button(where, label, " ".join(names_of(heads)), "text_prune")
     return heads
+
+
+def _prune_button(where: DeltaGenerator, label: str, mask: str, key: str) -> None:
+    """Draws a button that prunes what this mask names, and nothing else."""
+    where.button(label, disabled=not mask, on_click=restore, args=(mask,), key=key, icon=":material/content_cut:")
 
 
 def turn(target: Target, heads: Sequence[Head], by: int) -> None:

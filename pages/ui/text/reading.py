@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from engine.demo import Landmark
 from engine.heads.attention import Head
-from engine.heads.induction import InductionScores
+from engine.heads.induction import InductionScores, induction
 from engine.importance.orders import Orders, Pruning, orders_from, orders_of
 from engine.importance.rules import Evidence
 from engine.measurement import Measurement
@@ -149,8 +149,11 @@ class TextRun:
         self.waiting: dict[str, Work[Any]] = {}
 
     def pruned(self, x: TextState) -> Side | None:
-        """Returns the pruned model once its order is known, and starts what is missing of the full one's losses."""
+        """Returns the pruned model once its order is known, and starts what is missing of the full one's losses, and of
+        the induction scores."""
         _, orders = self.losses(x, FULL, x.full), self.order(x)
+        if x.known is None:
+            self._started(Work("text induction", "Induction scores", induction(x.whole.target), 1, while_seen=True))
         return None if orders is None else x.pruned(orders)
 
     def order(self, x: TextState) -> Orders | None:

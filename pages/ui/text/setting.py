@@ -6,8 +6,7 @@ from engine.heads.induction import induction
 from engine.models.masks import Mask
 from engine.texts.passages import as_chat
 from pages.ui.controls.model import wait_for_model
-from pages.ui.controls.study import Study, set_study
-from pages.ui.controls.study_bar import draw_pruned
+from pages.ui.controls.study import Study
 from pages.ui.controls.texts import Chosen
 from pages.ui.page.marks import mark
 from pages.ui.page.runtime import end_run, errors_shown, session
@@ -18,7 +17,6 @@ from pages.ui.text.reading import Side, TextState
 from pages.ui.text.view import ALONE, DRAWN
 
 OTHER_TOKENS = "{} has another tokenizer: no token pairs to compare. Below is {} alone."
-INDUCTION_HEADS = {"axis": "heads", "heads": 10, "order": "induction-first", "ffns": 0, "layers": 0, "mask": ""}
 
 
 def await_text(text: Chosen | None, at: DeltaGenerator) -> Chosen:
@@ -32,8 +30,8 @@ def await_text(text: Chosen | None, at: DeltaGenerator) -> Chosen:
     return text
 
 
-def read_setting(of: Study, text: Chosen, shade: str, head_at: DeltaGenerator) -> TextState:
-    """Returns the setting once the models are known, and draws the choice of heads in its place."""
+def read_setting(of: Study, text: Chosen, shade: str, pruning_at: DeltaGenerator) -> TextState:
+    """Returns the setting once the models are known, and draws what prunes heads in its place."""
     other, target = of.second, wait_for_model(of)
     full_target = target if other is None else wait_for_model(of, other)
     known = induction(target).stored(session())
@@ -41,7 +39,7 @@ def read_setting(of: Study, text: Chosen, shade: str, head_at: DeltaGenerator) -
         pruning, is_chat = of.pruning(target), of.is_chat
         for each in (target, full_target) if is_chat else ():
             as_chat(each, text.text)  # so that an error is shown here
-        heads = choose_heads(head_at, target, known)
+        heads = choose_heads(pruning_at, target, known)
     whole, full = Side(target, Mask.full(target.shape)), Side(full_target, Mask.full(full_target.shape))
     x = TextState(
         name=text.name, text=text.text, landmarks=() if is_chat else text.landmarks, named=text.named, is_chat=is_chat,
@@ -54,9 +52,3 @@ def read_setting(of: Study, text: Chosen, shade: str, head_at: DeltaGenerator) -
     st.info(OTHER_TOKENS.format(*names), icon=":material/info:")
     mark("comparison", "other tokens")
     return x.alone
-
-
-def draw_badge(where: DeltaGenerator, x: TextState, side: Side | None) -> None:
-    """Draws the button that prunes the induction heads, and what is pruned."""
-    where.button("Prune the induction heads", icon=":material/content_cut:", on_click=set_study, kwargs=INDUCTION_HEADS)
-    draw_pruned(where, x.whole.target.shape, None if side is None else side.mask)

@@ -1,6 +1,7 @@
 """The losses of a text by two models as tables and sentences: nats, one row per token."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,12 +18,12 @@ from pages.ui.figures.token_text import LOSS_NATS, PART_TOKENS
 from pages.ui.page.tables import number, percent, visible, whole_percent
 
 ALIKE_NATS = 0.1  # a probability that is 10% larger or smaller
-FEWEST_REPEATS = 8  # tokens
+FEWEST_REPEATS = 3  # tokens
 MOST_WORD = 30  # characters
-MAIN_SHARE, MAIN_FACTOR = 0.5, 2.0  # repetitions are named if they hold this of the rise, and rise by this factor more
+N_HARDEST, LEAST_RISE_NATS = 2, 1.0  # words that are named, and the least that is worth it
 HARDLY, MANY = 1.05, 10  # times: nearly alike; from here on without decimals
 LIKELY_HELP = "“times” is the ratio of the two."
-REPEATS_HELP = " Repetitions, tokens that came after the same token earlier in the text, account for {} of the rise."
+REPEATS_HELP = " Repetitions: tokens that came after the same token earlier in the text."
 
 
 def token_frame(full: TokenLosses, pruned: TokenLosses | None) -> pd.DataFrame:
@@ -39,12 +40,35 @@ def token_frame(full: TokenLosses, pruned: TokenLosses | None) -> pd.DataFrame:
 
 
 def words_of(full: TokenLosses) -> list[str]:
-    """Returns the word that each token is in, or begins; "" for blanks, and if it is long, as a text without blanks."""
+    """Returns the word that each token is in, or begins, without the punctuation around it; "" for blanks, and if it is
+    long, as a text without blanks."""
     spans = [match.span() for match in re.finditer(r"\S+", full.text)]
     begins, ends = np.array([*spans, (len(full.text), len(full.text) + 1)]).T
     first = np.searchsorted(ends, np.concatenate([[0], full.ends[:-1]]), side="right")
     is_in = (begins[first] < full.ends) & (ends[first] - begins[first] <= MOST_WORD)
-    return [full.text[begins[k] : ends[k]] if is_one else "" for k, is_one in zip(first, is_in, strict=True)]
+    words = (full.text[begins[k] : ends[k]] if is_one else "" for k, is_one in zip(first, is_in, strict=True))
+    return [_stripped(word) for word in words]
+
+
+def _stripped(word: str) -> str:
+    return re.sub(r"^\W+|\W+$", "", word)
+
+
+def hardest_words(full: TokenLosses, pruned: TokenLosses) -> str:
+    """Returns the words whose losses rise most from the full to the pruned model, summed over the text, such as
+    "Hardest hit: Pettigrove (6 times, +22.0 nats each)."; "" if no loss of a word rises."""
+    rise = dict[str, float]()
+    changes = np.nan_to_num(pruned.loss_nats - full.loss_nats)
+    for word, piece, change in zip(words_of(full), full.pieces, changes, strict=True):
+        if word and re.search(r"\w", piece):
+            rise[word] = rise.get(word, 0) + float(change)
+    found = [(word, nats) for word, nats in sorted(rise.items(), key=lambda each: -each[1]) if nats >= LEAST_RISE_NATS]
+    times = Counter(_stripped(word) for word in full.text.split())
+    words = list[str]()
+    for word, nats in found[:N_HARDEST]:
+        n, each = times[word], f"+{nats / times[word]:.1f} nats"
+        words.append(f"{word} ({n} times, {each} each)" if n > 1 else f"{word} ({each})")
+    return f"Hardest hit: {', '.join(words)}." if words else ""
 
 
 def tinted_text(frame: pd.DataFrame, full: TokenLosses, full_nats: float) -> Picture:
@@ -99,13 +123,12 @@ def landmarks_of(full: TokenLosses, pruned: TokenLosses | None, landmarks: Seque
     ends = full.ends[:n]
     starts = np.concatenate([[0], ends[:-1]])
     rows = []
-    places = sorted((landmark.start(full.text), landmark) for landmark in landmarks)
-    for mark, (begin, landmark) in enumerate(places, 1):
+    for begin, landmark in sorted((landmark.start(full.text), landmark) for landmark in landmarks):
         inside = np.flatnonzero((starts < begin + len(landmark.text)) & (ends > begin))
         if not len(inside) or ends[-1] < begin + len(landmark.text):
             continue
         loss = float(np.nansum(full.loss_nats[inside]))
-        row = {"mark": mark, "first": int(inside[0]), "last": int(inside[-1]), "loss_full": loss}
+        row = {"first": int(inside[0]), "last": int(inside[-1]), "loss_full": loss}
         row |= {"text": landmark.text.strip(), "about": landmark.about, "measured": f"The model gives it {_p(loss)}."}
         if pruned is not None and not np.isnan(pruned.loss_nats[inside]).all():
             row["loss_pruned"] = other = float(np.nansum(pruned.loss_nats[inside]))
@@ -150,8 +173,8 @@ def losses_finding(full: TokenLosses, pruned: TokenLosses | None, without: str) 
         return f"**{words}hardly anything changes** ({from_to})", help
     share = _share_of_repeats(full, pruned) if other > mean else None
     if share is not None:
-        words += "mainly repetitions get harder: "
-        help += REPEATS_HELP.format(whole_percent(share))
+        from_to += f", **{whole_percent(share)} of the rise on repetitions**"
+        help += REPEATS_HELP
     times = f"{_factor(factor)} times {'less' if other > mean else 'more'} likely"
     return f"**{words}the right token is {times}** ({from_to})", help
 
@@ -161,18 +184,18 @@ def _factor(value: float) -> str:
 
 
 def _share_of_repeats(full: TokenLosses, pruned: TokenLosses) -> float | None:
-    """Returns the share of the rise of the loss that repetitions hold; None if they are few or hold no more than
-    others."""
+    """Returns the share of the rise of the loss that repetitions hold; None if they or others are few."""
     n = min(len(full), len(pruned))
     rise = (pruned.loss_nats[:n] - full.loss_nats[:n]).astype(np.float64)
     has, repeats = np.isfinite(rise), repeated_tokens(full.token_ids[:n])
     on, off = rise[has & repeats], rise[has & ~repeats]
-    if len(on) < FEWEST_REPEATS or not len(off):
+    if min(len(on), len(off)) < FEWEST_REPEATS:
         return None
-    share = float(on.sum() / (on.sum() + off.sum()))
-    return min(share, 1.0) if share > MAIN_SHARE and on.mean() >= MAIN_FACTOR * off.mean() else None
+    return float(np.clip(on.sum() / (on.sum() + off.sum()), 0, 1))
 
 
 def probability(p: float) -> str:
-    """Such as "4.0%"; "< 0.1%" where it is less."""
-    return "< 0.1%" if p < 0.001 else percent(p)
+    """Such as "4.0%" or "0.03%"; "< 0.0001%" where it is less."""
+    if p < 1e-6:
+        return "< 0.0001%"
+    return percent(p) if p >= 0.001 else f"{float(f'{100 * p:.1g}'):.4f}".rstrip("0") + "%"

@@ -33,7 +33,6 @@ SHADE_HELP = (
     "of the full model looks to predict the token that you point at."
 )
 INDUCTION = "induction head"
-COPIES = "Induction heads find what followed the same token before, and copy it."
 ALSO_COPY = {1: "1 other induction head is left: it can copy too."}
 OF_FULL = " (full model)"
 TWO_MODELS = {"a": "A", "b": "B", "change": "B − A", "better": "B better", "worse": "B worse"}
@@ -128,7 +127,7 @@ class TextView:
         data = {**data, "written": written(self.chosen) if self.is_whole else None}
         turns = partial(turn, x.whole.target, x.heads) if x.heads else None
         words = WORDS if is_one_model else TWO_MODELS
-        note = read.note or self._note(read.of, without)
+        note = read.note or self._note(read, without)
         token_text(data, view, FULL_NATS, x.name, full.n_total, note, words, lock=TOKEN, turn=turns)
         self.run.progress()
         if self.asked != asked():
@@ -155,12 +154,21 @@ class TextView:
         assert self.x.known is not None
         return int((self.x.known.is_induction_head & np.array(of.mask.heads)).sum())
 
-    def _note(self, of: Side | None, without: str) -> str:
-        """Returns what the pruned induction heads do, or that others still do it; "" if others are pruned too."""
-        if of is None or INDUCTION not in without:
+    def _note(self, read: ReadSoFar, without: str) -> str:
+        """Returns that induction heads are left that do what the pruned ones did, or else which words are hit hardest;
+        "" until both models have read the text, and next to the legend of attention."""
+        if read.of is None or self.x.shade == ATTENTION:
             return ""
-        n = self._n_left(of)
-        return ALSO_COPY.get(n, f"{n} other induction heads are left: they can copy too.") if n else COPIES
+        n = self._n_left(read.of) if INDUCTION in without else 0
+        if n:
+            return ALSO_COPY.get(n, f"{n} other induction heads are left: they can copy too.")
+        return self.hardest if read.is_whole(self.side) else ""
+
+    @cached_property
+    def hardest(self) -> str:
+        """Returns which words are hit hardest, once both models have read the text."""
+        read = self.read
+        return "" if read.full is None or read.pruned is None else tables.hardest_words(read.full, read.pruned)
 
 
 def read_view(x: TextState, run: TextRun, side: Side | None) -> TextView:
