@@ -304,6 +304,6 @@ def test_a_release_is_kept_while_the_server_is_busy(page, address):
     page.mouse.up()
     page.wait_for_timeout(2500)
     expect(slider(page)).to_have_value("75")
-    assert readout(page) == "75% + 1 FFN"
+    assert readout(page) == "75% more"
     settled_figure(page, heads=n_at(75), questions=32)
     expect(page).to_have_url(re.compile("heads=75"))
