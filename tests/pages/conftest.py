@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 import streamlit as st
 from streamlit.components.v2 import manifest_scanner
+from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.testing.v1 import AppTest, local_script_runner
 from streamlit.util import calc_hash
@@ -42,6 +43,7 @@ SCREENS = {calc_hash(each.file) for screens in STORY.values() for each in screen
 N = 20
 NUMBERS = count(1)
 TAB = "test session id"  # what every AppTest is called
+DROP_MESSAGES = ForwardMsgQueue.clear  # before any test of this process has run
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -139,8 +141,10 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
         raise error  # a test has to fail of it, whatever a user would see
 
     monkeypatch.setattr(runtime, "unforeseen", raised)
-    # AppTest takes all messages that wait for those of one run, so that those of a replaced run have to be dropped
+    # AppTest takes all messages that wait for those of one run, so that those of a replaced run have to be dropped,
+    # even if an earlier test kept them
     monkeypatch.setattr(runtime, "keep_unsent_messages", lambda: None)
+    monkeypatch.setattr(ForwardMsgQueue, "clear", DROP_MESSAGES)
     monkeypatch.setattr(AppTest, "_run", run_from_the_start)
     monkeypatch.setattr(PagesManager, "__init__", as_navigated)
     st.cache_resource.clear()
