@@ -20,7 +20,7 @@ from pages.ui.page.tables import number, percent, visible, whole_percent
 ALIKE_NATS = 0.1  # a probability that is 10% larger or smaller
 FEWEST_REPEATS = 3  # tokens
 MOST_WORD = 30  # characters
-N_HARDEST, LEAST_RISE_NATS = 2, 1.0  # words that are named, and the least that is worth it
+N_HARDEST, LEAST_RISE_NATS = 2, 4.0  # words that are named, and how much each has to rise: to full color
 HARDLY, MANY = 1.05, 10  # times: nearly alike; from here on without decimals
 LIKELY_HELP = "“times” is the ratio of the two."
 REPEATS_HELP = " Repetitions: tokens that came after the same token earlier in the text."
@@ -55,20 +55,22 @@ def _stripped(word: str) -> str:
 
 
 def hardest_words(full: TokenLosses, pruned: TokenLosses) -> str:
-    """Returns the words whose losses rise most from the full to the pruned model, summed over the text, such as
-    "Hardest hit: Pettigrove (6 times, +22.0 nats each)."; "" if no loss of a word rises."""
+    """Returns the words whose losses rise most from the full to the pruned model, in all, of those that rise much each
+    time, such as "Hardest hit: Pettigrove (6 times, +21.9 nats each)."; "" without any."""
     rise = dict[str, float]()
     changes = np.nan_to_num(pruned.loss_nats - full.loss_nats)
     for word, piece, change in zip(words_of(full), full.pieces, changes, strict=True):
         if word and re.search(r"\w", piece):
             rise[word] = rise.get(word, 0) + float(change)
-    found = [(word, nats) for word, nats in sorted(rise.items(), key=lambda each: -each[1]) if nats >= LEAST_RISE_NATS]
     times = Counter(_stripped(word) for word in full.text.split())
-    words = list[str]()
-    for word, nats in found[:N_HARDEST]:
-        n, each = times[word], f"+{nats / times[word]:.1f} nats"
-        words.append(f"{word} ({n} times, {each} each)" if n > 1 else f"{word} ({each})")
-    return f"Hardest hit: {', '.join(words)}." if words else ""
+    means = {word: nats / times[word] for word, nats in rise.items() if nats >= LEAST_RISE_NATS * times[word]}
+    hardest = [
+        f"{word} ({times[word]} times, +{means[word]:.1f} nats each)"
+        if times[word] > 1
+        else f"{word} (+{means[word]:.1f} nats)"
+        for word in sorted(means, key=lambda word: -rise[word])[:N_HARDEST]
+    ]
+    return f"Hardest hit: {', '.join(hardest)}." if hardest else ""
 
 
 def tinted_text(frame: pd.DataFrame, full: TokenLosses, full_nats: float) -> Picture:
