@@ -22,16 +22,19 @@ from engine.texts.tokenloss import TokenLosses, token_losses
 from pages.ui.controls.texts import PAPER, PAPER_BEGINS, PAPER_SAYS
 from pages.ui.downloads import actions
 from pages.ui.figures.token_text import component_data, first_shown, looks_data
-from pages.ui.page import runtime
+from pages.ui.page import runtime, work
+from pages.ui.page.work import Work
 from pages.ui.text import continued, sections, tables
 from pages.ui.text.looks import combined
 from tests.pages.conftest import (
+    WAIT_S,
     command_of,
     components,
     frames_of,
     opened,
     press,
     printed_by_the_program,
+    ran,
     said,
     same_on_the_command_line,
     settled,
@@ -327,6 +330,25 @@ def test_the_best_induction_head_is_chosen_by_itself_and_keys_turn_to_the_next(m
     assert shown(settled(at))["looks"]["heads"] == "L0H3"
 
 
+def test_the_page_watches_induction_scores_that_end_in_the_run_that_starts_them(open_screen, monkeypatch):
+    start, live, watched = Work.start, work.live, []
+
+    def start_and_end(of, again=False):
+        start(of, again)
+        runtime.jobs().join(of.slot, WAIT_S)
+        return of.now()
+
+    def noted(slots, *rest, **more):
+        watched.append([*slots])
+        live(slots, *rest, **more)
+
+    monkeypatch.setattr(Work, "start", start_and_end)
+    monkeypatch.setattr(work, "live", noted)
+    at = ran(open_screen(run=False))
+    assert watched[0] == ["text induction"], "this run has drawn the list of heads without them"
+    assert at.selectbox(key="text_head").placeholder != "…"
+
+
 def test_where_heads_look_is_measured_of_a_model_that_was_never_timed(with_shipped, measures_ahead, open_app):
     assert shown(settled(open_app("text", model="demo", precision="int8")))["looks"]["at"]
 
@@ -518,7 +540,7 @@ TWICE = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14] * 2  # the last nine follow the same
     (0.0, 0.04, "1 head", "Without 1 head, hardly anything changes** (mean loss 1.00 to 1.02 nats)"),
     (0.0, 0.0, "", "From A to B, the mean loss stays at 1.00 nats a token**"),
 ])  # fmt: skip
-def test_the_finding_names_repetitions_only_if_they_hold_the_rise(once, again, lead, words):
+def test_the_finding_names_the_share_of_the_rise_on_repetitions(once, again, lead, words):
     a = losses("x" * 20, range(1, 21), [np.nan, *[1.0] * 19], TWICE)
     b = replace(a, loss_nats=a.loss_nats + np.array([once] * 11 + [again] * 9, np.float32))
     found, help = tables.losses_finding(a, b, lead)

@@ -153,7 +153,9 @@ class TextRun:
         the induction scores."""
         _, orders = self.losses(x, FULL, x.full), self.order(x)
         if x.known is None:
-            self._started(Work("text induction", "Induction scores", induction(x.whole.target), 1, while_seen=True))
+            work = Work("text induction", "Induction scores", induction(x.whole.target), 1, while_seen=True)
+            work.start()
+            self.waiting[work.slot] = work  # however soon it ends, this run has drawn the list of heads without it
         return None if orders is None else x.pruned(orders)
 
     def order(self, x: TextState) -> Orders | None:
