@@ -155,6 +155,11 @@ class Pruning:
         return None if self.missing(known) else self.mask(orders_from(shape, self.ranking, known))
 
 
+def n_components(shape: ModelShape, axis: Axis) -> int:
+    """Returns how many components an axis has: heads, or as many FFNs as layers."""
+    return shape.n_heads_total if axis == "heads" else shape.n_layers
+
+
 def same_parts(first: ModelShape, second: ModelShape) -> bool:
     """Returns whether the heads and FFNs of two models can be paired by position."""
     return (first.n_layers, first.n_heads) == (second.n_layers, second.n_heads)

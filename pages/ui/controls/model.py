@@ -161,7 +161,7 @@ def known_config(spec: LoadSpec) -> ModelConfig | None:
 
 
 def config_soon(spec: LoadSpec) -> ModelConfig | None:
-    """Returns the same, and waits a moment for a model on this computer."""
+    """Returns what `known_config` does, and waits a moment for a model on this computer."""
     if not is_away(spec.model) and unconverted(spec.model, store()) is None:
         identity_of(spec).value()
     return known_config(spec)

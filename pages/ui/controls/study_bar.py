@@ -9,7 +9,7 @@ import streamlit as st
 from engine.errors import HeadroomError
 from engine.importance.criteria import CRITERIA
 from engine.importance.layers import LAYERS_BY
-from engine.importance.orders import OF_ONE_TASK, Axis
+from engine.importance.orders import OF_ONE_TASK, Axis, n_components
 from engine.importance.rankings import n_pruned
 from engine.importance.rules import RULES
 from engine.models.loading import PRECISIONS
@@ -175,7 +175,7 @@ def draw_level(of: Study, where: DeltaGenerator) -> None:
 
 def _level_texts(of: Study, shape: ModelShape) -> dict[int, str]:
     """Returns {percent: by what order a level prunes how much}, such as "by gradient: 4 of 48 heads"."""
-    n = shape.n_heads_total if of.axis == "heads" else shape.n_layers
+    n = n_components(shape, of.axis)
     by = f"by {of.layers_by if of.axis == 'layers' else of.ranking or ORDER}"
     return {each: f"{by}: {n_pruned(10 * each, n)} of {n:,} {LEVEL_NOUNS[of.axis]}" for each in range(1, 101)}
 
@@ -185,14 +185,14 @@ def draw_pruned(where: DeltaGenerator, shape: ModelShape, mask: Mask | None) -> 
     if mask is None or mask.is_full:
         return
     named = f" ({plain(mask.text())})" if len(mask.text()) <= MOST_IN_SHORT else ""
-    with where.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
-        st.badge(
-            f"Pruned: {mask_counts(shape, mask)}{named}",
-            help=PRUNED_HELP.format(mask.text()),
-            icon=":material/content_cut:",
-            color="orange",
-        )
-        draw_restore(st.container(width="content"))
+    row = where.container(horizontal=True, vertical_alignment="center", gap="xxsmall")
+    row.badge(
+        f"Pruned: {mask_counts(shape, mask)}{named}",
+        help=PRUNED_HELP.format(mask.text()),
+        icon=":material/content_cut:",
+        color="orange",
+    )
+    draw_restore(row)
 
 
 def draw_restore(where: DeltaGenerator, **kwargs: Any) -> None:

@@ -142,7 +142,6 @@ function light(view, i) {
 function show(view) {
   const { data, spans, readout } = view, { words } = data
   const i = view.over ?? (view.focused ? view.at : view.locked) ?? data.first_shown
-  readout.classList.toggle("locked", view.locked !== null)
   spans.forEach((span, j) => span.classList.toggle("shown", j === i))
   paintLooks(view, i)
   if (i === null || !spans[i]) {

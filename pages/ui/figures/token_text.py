@@ -81,8 +81,9 @@ def first_shown(data: Mapping[str, Any]) -> int | None:
     before, best, most = dict[tuple[int, int], float](), None, (False, LEAST_GAIN_NATS)
     for at, pair in enumerate(pairwise(data["ids"][: len(a)]), 1):
         gain = before.setdefault(pair, a[at]) - a[at]
-        if gain > LEAST_GAIN_NATS and (a[at] < KNOWN_NATS, gain) > most:
-            best, most = at, (a[at] < KNOWN_NATS, gain)
+        rank = a[at] < KNOWN_NATS, gain
+        if gain > LEAST_GAIN_NATS and rank > most:
+            best, most = at, rank
     sizes = np.nan_to_num(np.abs(b - a) if "b" in data["loss"] else a)
     return best if best is not None else int(sizes.argmax()) if sizes.any() else None
 

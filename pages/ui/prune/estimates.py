@@ -13,7 +13,7 @@ import pandas as pd
 
 from engine.composed import deferred
 from engine.importance.estimates import Calibration, Check, Gradients, check, estimate, gradients
-from engine.importance.orders import RANKED, Axis, Orders
+from engine.importance.orders import RANKED, Axis, Orders, n_components
 from engine.importance.rankings import n_pruned
 from engine.importance.rules import Evidence
 from engine.models.masks import Mask
@@ -99,7 +99,7 @@ def counts(x: Experiment, axis: Axis, known: Evidence, levels: Iterable[int] = S
     """Returns how many heads or FFNs are pruned in all, or layers dropped by level, at each level of the axis."""
     if axis == "layers":
         return {permille: n_pruned(permille, x.shape.n_layers) for permille in levels}
-    n = x.shape.n_heads_total if axis == "heads" else x.shape.n_layers
+    n = n_components(x.shape, axis)
     order, edits = x.order(axis, known), x.pruning.typed
     typed, kept = (~np.array(getattr(named, axis)).ravel() for named in (edits.alone, edits.keep))
     if order is None:
@@ -112,7 +112,7 @@ def counts(x: Experiment, axis: Axis, known: Evidence, levels: Iterable[int] = S
 
 def counted(x: Experiment, axis: Axis, known: Evidence, levels: Iterable[int] = STEPS_PERMILLE) -> dict[int, str]:
     """Returns the same as text, such as "12 of 32 heads"; "about" if a missing order may prune named components."""
-    n = x.shape.n_heads_total if axis == "heads" else x.shape.n_layers
+    n = n_components(x.shape, axis)
     edits = x.pruning.typed
     is_named = axis != "layers" and not all(np.all(getattr(of, axis)) for of in (edits.prune, edits.keep))
     about = "about " if is_named and x.order(axis, known) is None else ""

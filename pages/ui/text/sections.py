@@ -34,7 +34,7 @@ from pages.ui.text import tables
 from pages.ui.text.continued import continued
 from pages.ui.text.looks import names_of
 from pages.ui.text.reading import Read
-from pages.ui.text.view import FULL_NATS, TextView
+from pages.ui.text.view import TextView
 
 N_WINDOWS = LOG_BOOKS.n_texts  # enough for a clear interval, few enough to be read at once
 MOST_READ = N_WINDOWS * MIN_TOKENS * CHARACTERS_A_TOKEN  # characters
@@ -58,7 +58,7 @@ def draw_below(view: TextView) -> tuple[Origin, Sheet]:
     x, side, full, pruned = view.x, view.side, view.first.full, view.first.pruned
     assert full is not None and side is not None
     frame = tables.token_frame(full, pruned)
-    sheet = Sheet({"Text": partial(tables.tinted_text, frame, full, FULL_NATS)}, {"Losses by token": frame})
+    sheet = Sheet({"Text": partial(tables.tinted_text, frame, full)}, {"Losses by token": frame})
     finding = tables.losses_finding(full, pruned, view.without(side))[0]
     sheet.says, sheet.views = [finding], {finding: [*sheet.pictures]}
     requests: list[Request] = [x.request(side)]

@@ -20,7 +20,8 @@ from pages.ui.page.tables import number, percent, visible, whole_percent
 ALIKE_NATS = 0.1  # a probability that is 10% larger or smaller
 FEWEST_REPEATS = 3  # tokens
 MOST_WORD = 30  # characters
-N_HARDEST, LEAST_RISE_NATS = 2, 4.0  # words that are named, and how much each has to rise: to full color
+FULL_NATS = 4  # where the color of a change is full
+N_HARDEST = 2  # words that are named
 HARDLY, MANY = 1.05, 10  # times: nearly alike; from here on without decimals
 LIKELY_HELP = "“times” is the ratio of the two."
 REPEATS_HELP = " Repetitions: tokens that came after the same token earlier in the text."
@@ -55,15 +56,15 @@ def _stripped(word: str) -> str:
 
 
 def hardest_words(full: TokenLosses, pruned: TokenLosses) -> str:
-    """Returns the words whose losses rise most from the full to the pruned model, in all, of those that rise much each
-    time, such as "Hardest hit: Pettigrove (6 times, +21.9 nats each)."; "" without any."""
+    """Returns the words whose losses rise most from the full to the pruned model, in all, of those that get full color,
+    such as "Hardest hit: Pettigrove (6 times, +21.9 nats each)."; "" without any."""
     rise = dict[str, float]()
     changes = np.nan_to_num(pruned.loss_nats - full.loss_nats)
     for word, piece, change in zip(words_of(full), full.pieces, changes, strict=True):
         if word and re.search(r"\w", piece):
             rise[word] = rise.get(word, 0) + float(change)
     times = Counter(_stripped(word) for word in full.text.split())
-    means = {word: nats / times[word] for word, nats in rise.items() if nats >= LEAST_RISE_NATS * times[word]}
+    means = {word: nats / times[word] for word, nats in rise.items() if nats >= FULL_NATS * times[word]}
     hardest = [
         f"{word} ({times[word]} times, +{means[word]:.1f} nats each)"
         if times[word] > 1
@@ -73,14 +74,14 @@ def hardest_words(full: TokenLosses, pruned: TokenLosses) -> str:
     return f"Hardest hit: {', '.join(hardest)}." if hardest else ""
 
 
-def tinted_text(frame: pd.DataFrame, full: TokenLosses, full_nats: float) -> Picture:
+def tinted_text(frame: pd.DataFrame, full: TokenLosses) -> Picture:
     """Returns the text with its tints as a picture; `frame` of `token_frame`."""
     rows: list[Any] = frame.assign(piece=full.pieces[: len(frame)]).to_dict("records")
     columns = {"token": Column("Token"), "loss_full_nats": Column("Loss, nats", ".3f")}
     tints: dict[str, Any] = {"value": "loss_full_nats", "full": LOSS_NATS, "signs": ("loss of the full model",)}
     if "change_nats" in frame:
         columns |= {"loss_pruned_nats": Column("Pruned, nats", ".3f"), "change_nats": Column("Change, nats", "+.3f")}
-        tints = {"value": "change_nats", "full": full_nats, "signs": ("better when pruned", "worse")}
+        tints = {"value": "change_nats", "full": FULL_NATS, "signs": ("better when pruned", "worse")}
     return text_picture(Part("Text", rows, columns), **tints)
 
 

@@ -36,7 +36,6 @@ INDUCTION = "induction head"
 ALSO_COPY = {1: "1 other induction head is left: it can copy too."}
 OF_FULL = " (full model)"
 TWO_MODELS = {"a": "A", "b": "B", "change": "B − A", "better": "B better", "worse": "B worse"}
-FULL_NATS = 4  # where the color of a change is full
 TOKEN = "text_token"  # query parameter
 ALONE = "text alone"  # in the session: text and models whose tokens were found to differ
 DRAWN = "text drawn"  # in the session: the text drawn last
@@ -128,7 +127,7 @@ class TextView:
         turns = partial(turn, x.whole.target, x.heads) if x.heads else None
         words = WORDS if is_one_model else TWO_MODELS
         note = read.note or self._note(read, without)
-        token_text(data, view, FULL_NATS, x.name, full.n_total, note, words, lock=TOKEN, turn=turns)
+        token_text(data, view, tables.FULL_NATS, x.name, full.n_total, note, words, lock=TOKEN, turn=turns)
         self.run.progress()
         if self.asked != asked():
             st.rerun()  # what is below is of another token, or of other heads
